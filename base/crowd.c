@@ -79,27 +79,6 @@ static unsigned address_slot_of(const pl_guest *g)
     return (g->address ^ g->address >> 10 ^ g->address >> 20) % SLOTS;
 }
 
-/* Of the address with the most connections, finds the one that has waited longest. If
- * several have waited equally long, finds the oldest, which is the last of them.
- * Returns NULL if all connections are busy. */
-static pl_guest *find_victim(const pl_crowd *c, const int n_of_address[SLOTS])
-{
-    pl_guest *victim = NULL;
-    int64_t least = INT64_MAX;
-    int most = 0;
-    for (pl_guest *g = c->first; g; g = g->next) {
-        int64_t since = waits_since(g);
-        int of_address = n_of_address[address_slot_of(g)];
-        if (g->cut || since == 0 || of_address < most ||
-            (of_address == most && since > least))
-            continue;
-        most = of_address;
-        least = since;
-        victim = g;
-    }
-    return victim;
-}
-
 static void cut(const pl_crowd *c, pl_guest *g)
 {
     g->cut = true;
@@ -143,9 +122,25 @@ int pl_crowd_settle(pl_crowd *c)
             close(next);
     }
     int n_cut = 0;
-    pl_guest *victim;
-    while ((n_open > c->places || n_waiting > c->waiting || few_files) &&
-           (victim = find_victim(c, n_of_address))) {
+    while (n_open > c->places || n_waiting > c->waiting || few_files) {
+        /* Of the address with the most connections, the one is cut that has waited
+         * longest. If several have waited equally long, it is the oldest, which is the
+         * last of them. If all connections are busy, none is cut. */
+        pl_guest *victim = NULL;
+        int64_t least = INT64_MAX;
+        int most = 0;
+        for (pl_guest *g = c->first; g; g = g->next) {
+            const int64_t since = waits_since(g);
+            const int of_address = n_of_address[address_slot_of(g)];
+            if (g->cut || since == 0 || of_address < most ||
+                (of_address == most && since > least))
+                continue;
+            most = of_address;
+            least = since;
+            victim = g;
+        }
+        if (!victim)
+            break;
         cut(c, victim);
         n_open--;
         n_waiting--;

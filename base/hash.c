@@ -20,27 +20,23 @@ _Static_assert(PL_HASH_BYTES == crypto_generichash_blake2b_BYTES, "BLAKE2b-256")
 _Static_assert(sizeof(pl_hasher) >= sizeof(crypto_generichash_blake2b_state) + 63,
                "a hasher must hold an aligned state wherever it lies");
 
-/* Makes libsodium select its vector code. Several threads may call the function. */
-static void init_hash_library(void)
-{
-    if (sodium_init() < 0)
-        abort();
-}
-
-static void personal_of(const char *use, unsigned char personal[16])
+/* Fills in the personalisation, and makes libsodium select its vector code. Several
+ * threads may call the function. */
+static void begin_hash(const char *use, unsigned char personal[16])
 {
     size_t len = strlen(use);
     assert(len <= crypto_generichash_blake2b_PERSONALBYTES);
     memset(personal, 0, crypto_generichash_blake2b_PERSONALBYTES);
     memcpy(personal, use, len);
+    if (sodium_init() < 0)
+        abort();
 }
 
 static void hash_under(const char *use, const uint8_t *key, size_t key_len,
                        const void *data, size_t len, pl_hash *out)
 {
     unsigned char personal[crypto_generichash_blake2b_PERSONALBYTES];
-    personal_of(use, personal);
-    init_hash_library();
+    begin_hash(use, personal);
     crypto_generichash_blake2b_salt_personal(out->bytes, PL_HASH_BYTES, data, len, key,
                                              key_len, NULL, personal);
 }
@@ -60,7 +56,8 @@ void pl_hmac_sha256(const void *key, size_t key_len, const char *text,
                     uint8_t out[PL_HASH_BYTES])
 {
     crypto_auth_hmacsha256_state state;
-    init_hash_library();
+    if (sodium_init() < 0)
+        abort();
     crypto_auth_hmacsha256_init(&state, key, key_len);
     crypto_auth_hmacsha256_update(&state, (const unsigned char *)text, strlen(text));
     crypto_auth_hmacsha256_final(&state, out);
@@ -69,7 +66,8 @@ void pl_hmac_sha256(const void *key, size_t key_len, const char *text,
 void pl_sha256_hex(const char *text, char out[PL_HASH_TEXT])
 {
     pl_hash digest;
-    init_hash_library();
+    if (sodium_init() < 0)
+        abort();
     crypto_hash_sha256(digest.bytes, (const unsigned char *)text, strlen(text));
     pl_hash_format(&digest, out);
 }
@@ -91,8 +89,7 @@ static crypto_generichash_blake2b_state *state_of(pl_hasher *hasher)
 void pl_hasher_init(pl_hasher *hasher, const char *use)
 {
     unsigned char personal[crypto_generichash_blake2b_PERSONALBYTES];
-    personal_of(use, personal);
-    init_hash_library();
+    begin_hash(use, personal);
     crypto_generichash_blake2b_init_salt_personal(state_of(hasher), NULL, 0,
                                                   PL_HASH_BYTES, NULL, personal);
 }

@@ -460,37 +460,10 @@ static size_t write_list_head(pl_buf *out, int64_t changed_s)
     return out->len;
 }
 
-/* Writes the list, unless the file already has these bytes, so that no process reads it
- * again without need. */
-static pl_status write_list(const char *path, const pl_key_list *list)
-{
-    pl_buf text = {0}, old = {0}, fresh = {0};
-    const int64_t now_s = pl_wall_ms() / 1000;
-    const size_t head = write_list_head(&text, list->changed_s);
-    for (size_t i = 0; i < list->n; i++) {
-        const pl_key_entry *e = &list->entries[i];
-        char key[PL_PUBKEY_TEXT];
-        pl_pubkey_format(&e->key, key);
-        bool is_invite = e->role == PL_AS_INVITE;
-        pl_buf_printf(&text, "%s%s %s %lld %d %s\n", is_invite ? "invite/" : "",
-                      pl_key_role_name(is_invite ? e->grants : e->role), key,
-                      (long long)e->expires_s, e->uses, e->name);
-    }
-    pl_buf_append(&text, list->kept.data, list->kept.len);
-    bool same = pl_path_exists(path) && pl_read_file(path, &old) == PL_OK &&
-                old.len == text.len && memcmp(old.data, text.data, text.len) == 0;
-    write_list_head(&fresh, now_s > list->changed_s ? now_s : list->changed_s + 1);
-    pl_buf_append(&fresh, text.data + head, text.len - head);
-    pl_status status = same ? PL_OK : pl_write_output(path, fresh.data, fresh.len);
-    pl_buf_destroy(&fresh);
-    pl_buf_destroy(&text);
-    pl_buf_destroy(&old);
-    return status;
-}
-
 pl_status pl_key_list_edit(const char *path, pl_key_change change, void *context)
 {
     pl_key_list list = {0};
+    pl_buf text = {0}, old = {0}, fresh = {0};
     char folder[PL_PATH_MAX];
     int lock = -1;
     const int64_t start = pl_now_ms();
@@ -503,8 +476,29 @@ pl_status pl_key_list_edit(const char *path, pl_key_change change, void *context
     PL_TRY(status);
     PL_TRY(pl_key_list_load(path, &list));
     PL_TRY(change(&list, context));
-    PL_TRY(write_list(path, &list));
+    const int64_t now_s = pl_wall_ms() / 1000;
+    const size_t head = write_list_head(&text, list.changed_s);
+    for (size_t i = 0; i < list.n; i++) {
+        const pl_key_entry *e = &list.entries[i];
+        char key[PL_PUBKEY_TEXT];
+        pl_pubkey_format(&e->key, key);
+        bool is_invite = e->role == PL_AS_INVITE;
+        pl_buf_printf(&text, "%s%s %s %lld %d %s\n", is_invite ? "invite/" : "",
+                      pl_key_role_name(is_invite ? e->grants : e->role), key,
+                      (long long)e->expires_s, e->uses, e->name);
+    }
+    pl_buf_append(&text, list.kept.data, list.kept.len);
+    /* If the file already has these bytes, it is not written, so that no process reads
+     * it again without need. */
+    bool same = pl_path_exists(path) && pl_read_file(path, &old) == PL_OK &&
+                old.len == text.len && memcmp(old.data, text.data, text.len) == 0;
+    write_list_head(&fresh, now_s > list.changed_s ? now_s : list.changed_s + 1);
+    pl_buf_append(&fresh, text.data + head, text.len - head);
+    PL_TRY(same ? PL_OK : pl_write_output(path, fresh.data, fresh.len));
 done:
+    pl_buf_destroy(&fresh);
+    pl_buf_destroy(&text);
+    pl_buf_destroy(&old);
     pl_key_list_clear(&list);
     pl_unlock_folder(&lock);
     return status;

@@ -72,21 +72,11 @@ static bool take_from_bucket(bucket *b, unsigned cost, int64_t now_ms, double pe
     return true;
 }
 
-static bool has_limit(const pl_peer *peer)
-{
-    return !peer->own && (peer->role == PL_AS_WORKER || peer->role == PL_AS_RELAY ||
-                          peer->role == PL_AS_INSPECTOR);
-}
-
-static bool take_from_key(bucket *b, unsigned cost, int64_t now_ms)
-{
-    return (!b->unsent || atomic_load(&b->unsent->bytes) <= QUOTA_UNSENT) &&
-           take_from_bucket(b, cost, now_ms, QUOTA_PER_S, QUOTA_AT_ONCE);
-}
-
 quota_unsent *quota_give(quota *q, const pl_peer *to, size_t bytes)
 {
-    if (!q || !has_limit(to))
+    if (!q || to->own ||
+        (to->role != PL_AS_WORKER && to->role != PL_AS_RELAY &&
+         to->role != PL_AS_INSPECTOR))
         return NULL;
     bucket *b = find_bucket(q, &to->key, pl_now_ms(), QUOTA_AT_ONCE);
     if (!b->unsent) {
@@ -109,6 +99,7 @@ void quota_sent(quota_unsent *u, size_t bytes)
 
 bool quota_take(quota *q, const pl_peer *from, unsigned cost, int64_t now_ms)
 {
+    bucket *own;
     switch (from->role) {
     case PL_AS_LOCAL:
     case PL_AS_HUB:
@@ -118,9 +109,11 @@ bool quota_take(quota *q, const pl_peer *from, unsigned cost, int64_t now_ms)
     case PL_AS_WORKER:
     case PL_AS_RELAY:
     case PL_AS_INSPECTOR:
-        return !has_limit(from) ||
-               take_from_key(find_bucket(q, &from->key, now_ms, QUOTA_AT_ONCE), cost,
-                             now_ms);
+        if (from->own)
+            return true;
+        own = find_bucket(q, &from->key, now_ms, QUOTA_AT_ONCE);
+        return (!own->unsent || atomic_load(&own->unsent->bytes) <= QUOTA_UNSENT) &&
+               take_from_bucket(own, cost, now_ms, QUOTA_PER_S, QUOTA_AT_ONCE);
     case PL_AS_INVITE:
     case PL_AS_REVOKED:
         return take_from_bucket(

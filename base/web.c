@@ -111,45 +111,6 @@ static int ask_whether_to_stop(void *context, curl_off_t to_get, curl_off_t got,
 }
 
 /* ---- one request ---- */
-static void set_request(CURL *h, exchange *x)
-{
-    const pl_web_request *r = x->request;
-    curl.curl_easy_setopt(h, CURLOPT_NOSIGNAL, 1L);
-    /* Waits at most 1 ms for the answer to `Expect: 100-continue` before sending the
-     * body. An empty header `Expect:` would avoid the wait, too, but curl 7.88 includes
-     * it in the signature without sending it. */
-    curl.curl_easy_setopt(h, CURLOPT_EXPECT_100_TIMEOUT_MS, 1L);
-    curl.curl_easy_setopt(h, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_S);
-    curl.curl_easy_setopt(h, CURLOPT_LOW_SPEED_LIMIT, 1L);
-    curl.curl_easy_setopt(h, CURLOPT_LOW_SPEED_TIME, (long)r->silent_s);
-    curl.curl_easy_setopt(h, CURLOPT_TIMEOUT, (long)r->most_s);
-    curl.curl_easy_setopt(h, CURLOPT_URL, r->url);
-    curl.curl_easy_setopt(h, CURLOPT_WRITEFUNCTION, take_answer_bytes);
-    curl.curl_easy_setopt(h, CURLOPT_WRITEDATA, x);
-    curl.curl_easy_setopt(h, CURLOPT_HEADERFUNCTION, take_header);
-    curl.curl_easy_setopt(h, CURLOPT_HEADERDATA, x);
-    if (r->stops) {
-        curl.curl_easy_setopt(h, CURLOPT_NOPROGRESS, 0L);
-        curl.curl_easy_setopt(h, CURLOPT_XFERINFOFUNCTION, ask_whether_to_stop);
-        curl.curl_easy_setopt(h, CURLOPT_XFERINFODATA, r->stops);
-    }
-    if (r->signing) {
-        curl.curl_easy_setopt(h, CURLOPT_USERNAME, r->id);
-        curl.curl_easy_setopt(h, CURLOPT_PASSWORD, r->secret);
-        curl.curl_easy_setopt(h, CURLOPT_AWS_SIGV4, r->signing);
-    }
-    if (strcmp(r->method, "PUT") == 0) {
-        curl.curl_easy_setopt(h, CURLOPT_UPLOAD, 1L);
-        curl.curl_easy_setopt(h, CURLOPT_READFUNCTION, give_bytes);
-        curl.curl_easy_setopt(h, CURLOPT_READDATA, x);
-        curl.curl_easy_setopt(h, CURLOPT_SEEKFUNCTION, rewind_bytes);
-        curl.curl_easy_setopt(h, CURLOPT_SEEKDATA, x);
-        curl.curl_easy_setopt(h, CURLOPT_INFILESIZE_LARGE, (curl_off_t)r->len);
-    } else if (strcmp(r->method, "GET") != 0) {
-        curl.curl_easy_setopt(h, CURLOPT_CUSTOMREQUEST, r->method);
-    }
-}
-
 static pl_status request_failed(CURLcode code, const exchange *x)
 {
     if (x->too_long)
@@ -188,7 +149,40 @@ pl_status pl_web_ask(pl_web *web, pl_web_request *r)
     pl_buf_clear(r->answer);
     r->etag[0] = '\0';
     curl.curl_easy_reset(h); /* resets the options but keeps the connection */
-    set_request(h, &x);
+    curl.curl_easy_setopt(h, CURLOPT_NOSIGNAL, 1L);
+    /* Waits at most 1 ms for the answer to `Expect: 100-continue` before sending the
+     * body. An empty header `Expect:` would avoid the wait, too, but curl 7.88 includes
+     * it in the signature without sending it. */
+    curl.curl_easy_setopt(h, CURLOPT_EXPECT_100_TIMEOUT_MS, 1L);
+    curl.curl_easy_setopt(h, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_S);
+    curl.curl_easy_setopt(h, CURLOPT_LOW_SPEED_LIMIT, 1L);
+    curl.curl_easy_setopt(h, CURLOPT_LOW_SPEED_TIME, (long)r->silent_s);
+    curl.curl_easy_setopt(h, CURLOPT_TIMEOUT, (long)r->most_s);
+    curl.curl_easy_setopt(h, CURLOPT_URL, r->url);
+    curl.curl_easy_setopt(h, CURLOPT_WRITEFUNCTION, take_answer_bytes);
+    curl.curl_easy_setopt(h, CURLOPT_WRITEDATA, &x);
+    curl.curl_easy_setopt(h, CURLOPT_HEADERFUNCTION, take_header);
+    curl.curl_easy_setopt(h, CURLOPT_HEADERDATA, &x);
+    if (r->stops) {
+        curl.curl_easy_setopt(h, CURLOPT_NOPROGRESS, 0L);
+        curl.curl_easy_setopt(h, CURLOPT_XFERINFOFUNCTION, ask_whether_to_stop);
+        curl.curl_easy_setopt(h, CURLOPT_XFERINFODATA, r->stops);
+    }
+    if (r->signing) {
+        curl.curl_easy_setopt(h, CURLOPT_USERNAME, r->id);
+        curl.curl_easy_setopt(h, CURLOPT_PASSWORD, r->secret);
+        curl.curl_easy_setopt(h, CURLOPT_AWS_SIGV4, r->signing);
+    }
+    if (strcmp(r->method, "PUT") == 0) {
+        curl.curl_easy_setopt(h, CURLOPT_UPLOAD, 1L);
+        curl.curl_easy_setopt(h, CURLOPT_READFUNCTION, give_bytes);
+        curl.curl_easy_setopt(h, CURLOPT_READDATA, &x);
+        curl.curl_easy_setopt(h, CURLOPT_SEEKFUNCTION, rewind_bytes);
+        curl.curl_easy_setopt(h, CURLOPT_SEEKDATA, &x);
+        curl.curl_easy_setopt(h, CURLOPT_INFILESIZE_LARGE, (curl_off_t)r->len);
+    } else if (strcmp(r->method, "GET") != 0) {
+        curl.curl_easy_setopt(h, CURLOPT_CUSTOMREQUEST, r->method);
+    }
     curl.curl_easy_setopt(h, CURLOPT_HTTPHEADER, headers);
     CURLcode result = curl.curl_easy_perform(h);
     curl.curl_easy_getinfo(h, CURLINFO_RESPONSE_CODE, &code);

@@ -90,11 +90,6 @@ void wire_give_back(pl_message *message)
     message->data = (pl_buf){0};
 }
 
-static size_t piece_of(size_t left)
-{
-    return left < WIRE_PIECE ? left : WIRE_PIECE;
-}
-
 static void join_frame(frame_list *in, zmq_msg_t *frame)
 {
     pl_message *m = in->joined;
@@ -109,7 +104,8 @@ static void join_frame(frame_list *in, zmq_msg_t *frame)
     }
     pl_buf *to = in->has_body ? &m->data : &m->body;
     size_t left = (in->has_body ? in->data_len : in->body_len) - to->len;
-    if (in->is_bad || len != piece_of(left) || (in->has_body && left == 0)) {
+    size_t piece = left < WIRE_PIECE ? left : WIRE_PIECE;
+    if (in->is_bad || len != piece || (in->has_body && left == 0)) {
         in->is_bad = true;
         return;
     }
@@ -180,15 +176,26 @@ void pl_wire_shutdown(void)
             continue;
 }
 
+pl_status wire_failed(const char *action, const char *address, pl_status otherwise)
+{
+    char remedy[PL_REMEDY_MAX];
+    const int cause = zmq_errno();
+    return pl_fail(pl_status_of_errno(cause, otherwise), "%s %s: %s%s", action, address,
+                   zmq_strerror(cause), pl_file_remedy(cause, "", 0, remedy));
+}
+
 /* The kernel finds dead connections. ZeroMQ's heartbeats would end a connection whose
  * answer waits behind a long message on a slow link, and a hub with thousands of
  * clients spent most of its time in their timers.
  *
  * An IPv6 socket would report its IPv4 address as tcp://[::ffff:127.0.0.1]:PORT, to
  * which no client could connect. Therefore ZMQ_IPV6 is set only for IPv6 addresses. */
-static pl_status set_options(pl_socket *socket)
+static pl_status open_socket(const pl_address *at, bool is_server, bool is_secure,
+                             pl_socket **out)
 {
-    bool is_ipv6 = pl_starts_with(socket->address, "tcp://[");
+    *out = NULL;
+    const char *address = at->endpoint;
+    const bool is_ipv6 = pl_starts_with(address, "tcp://[");
     const struct {
         int name, value;
         bool server_only, client_only;
@@ -211,35 +218,7 @@ static pl_status set_options(pl_socket *socket)
         {ZMQ_RECONNECT_IVL, RECONNECT_MS, false, true},
         {ZMQ_RECONNECT_IVL_MAX, RECONNECT_MAX_MS, false, true},
     };
-    int64_t frame_max =
-        (socket->is_secure ? WIRE_PIECE : PL_WIRE_DATA_MAX) + FRAME_EXTRA;
-    int failed =
-        zmq_setsockopt(socket->zmq, ZMQ_MAXMSGSIZE, &frame_max, sizeof frame_max);
-    for (size_t i = 0; i < sizeof options / sizeof *options && !failed; i++) {
-        if (socket->is_server ? options[i].client_only : options[i].server_only)
-            continue;
-        failed = zmq_setsockopt(socket->zmq, options[i].name, &options[i].value,
-                                sizeof options[i].value);
-    }
-    if (failed)
-        return pl_fail(PL_ERR_INTERNAL, "ZeroMQ refuses a socket option: %s",
-                       zmq_strerror(zmq_errno()));
-    return PL_OK;
-}
-
-pl_status wire_failed(const char *action, const char *address, pl_status otherwise)
-{
-    char remedy[PL_REMEDY_MAX];
-    const int cause = zmq_errno();
-    return pl_fail(pl_status_of_errno(cause, otherwise), "%s %s: %s%s", action, address,
-                   zmq_strerror(cause), pl_file_remedy(cause, "", 0, remedy));
-}
-
-static pl_status open_socket(const pl_address *at, bool is_server, bool is_secure,
-                             pl_socket **out)
-{
-    *out = NULL;
-    const char *address = at->endpoint;
+    const int64_t frame_max = (is_secure ? WIRE_PIECE : PL_WIRE_DATA_MAX) + FRAME_EXTRA;
     pl_socket *socket = pl_alloc(sizeof *socket);
     socket->is_server = is_server;
     socket->is_secure = is_secure;
@@ -248,11 +227,19 @@ static pl_status open_socket(const pl_address *at, bool is_server, bool is_secur
     pl_copy_text(socket->address, sizeof socket->address, address);
     socket->zmq = zmq_socket(wire_context(), is_server ? ZMQ_ROUTER : ZMQ_DEALER);
     atomic_fetch_add(&n_open, socket->zmq != NULL);
-    pl_status status;
+    pl_status status = PL_OK;
     if (!socket->zmq)
-        status = wire_failed("cannot open a socket for", address, PL_ERR_OS);
-    else
-        status = set_options(socket);
+        PL_TRY(wire_failed("cannot open a socket for", address, PL_ERR_OS));
+    int failed =
+        zmq_setsockopt(socket->zmq, ZMQ_MAXMSGSIZE, &frame_max, sizeof frame_max);
+    for (size_t i = 0; i < sizeof options / sizeof *options && !failed; i++)
+        if (!(is_server ? options[i].client_only : options[i].server_only))
+            failed = zmq_setsockopt(socket->zmq, options[i].name, &options[i].value,
+                                    sizeof options[i].value);
+    if (failed)
+        status = pl_fail(PL_ERR_INTERNAL, "ZeroMQ refuses a socket option: %s",
+                         zmq_strerror(zmq_errno()));
+done:
     if (status != PL_OK)
         pl_wire_close(&socket);
     *out = socket;
@@ -390,7 +377,7 @@ static bool send_frame(pl_socket *socket, const void *data, size_t len, bool mor
 /* Returns how many of the `left` bytes the next frame takes. */
 static size_t frame_of(const pl_socket *socket, size_t left)
 {
-    return socket->is_secure ? piece_of(left) : left;
+    return socket->is_secure && left > WIRE_PIECE ? WIRE_PIECE : left;
 }
 
 static bool send_pieces(pl_socket *socket, const pl_buf *bytes, bool more)
@@ -568,37 +555,15 @@ static bool recv_frame(pl_socket *socket, zmq_msg_t *frame)
     return got >= 0;
 }
 
-/* Reads the frames of a message. On an encrypted connection the frames after the header
- * are joined in the message. All frames are counted; those beyond n_kept are not kept.
- * A message arrives as a whole, so after its first frame the others are available. */
-static bool recv_frames(pl_socket *socket, frame_list *in, bool more)
-{
-    size_t n_kept = in->joined ? 1 : WIRE_FRAMES_MAX;
-    while (more) {
-        zmq_msg_t spare;
-        zmq_msg_t *frame = in->count < n_kept ? &in->frame[in->count] : &spare;
-        if (!recv_frame(socket, frame)) {
-            zmq_msg_close(frame);
-            return false;
-        }
-        more = zmq_msg_more(frame);
-        in->bytes += zmq_msg_size(frame);
-        if (in->joined)
-            join_frame(in, frame);
-        if (frame == &spare)
-            zmq_msg_close(&spare);
-        in->count++;
-    }
-    return true;
-}
-
 /* Receives one message, good or bad; returns false if no message is waiting. It is
- * received as a whole, so that a bad one does not shift the frames of the next. */
+ * received as a whole, so that a bad one does not shift the frames of the next. On an
+ * encrypted connection the frames after the header are joined in the message. */
 static bool take_message(pl_socket *socket, pl_peer *peer, bool may_lend,
                          pl_message *out, bool *good)
 {
     frame_list in = {.joined = socket->is_secure ? out : NULL};
-    bool more = true;
+    const size_t most = in.joined ? 1 : WIRE_FRAMES_MAX;
+    bool more = true, whole = true;
     wire_give_back(out);
     *good = false;
     if (socket->is_server) { /* the first frame is the routing id of the sender */
@@ -612,7 +577,24 @@ static bool take_message(pl_socket *socket, pl_peer *peer, bool may_lend,
         if (!got)
             return false;
     }
-    bool whole = recv_frames(socket, &in, more);
+    /* All frames are counted; those beyond `most` are not kept. A message arrives as a
+     * whole, so after its first frame the others are available. */
+    while (more) {
+        zmq_msg_t spare;
+        zmq_msg_t *frame = in.count < most ? &in.frame[in.count] : &spare;
+        whole = recv_frame(socket, frame);
+        if (!whole) {
+            zmq_msg_close(frame);
+            break;
+        }
+        more = zmq_msg_more(frame);
+        in.bytes += zmq_msg_size(frame);
+        if (in.joined)
+            join_frame(&in, frame);
+        if (frame == &spare)
+            zmq_msg_close(&spare);
+        in.count++;
+    }
     if (!whole && !socket->is_server && in.count == 0)
         return false;
     *good = whole && (!socket->is_server || peer->len > 0) &&
@@ -641,7 +623,6 @@ static bool take_message(pl_socket *socket, pl_peer *peer, bool may_lend,
         else if (socket->is_secure)
             *good = wire_admit(socket, peer, out);
     }
-    size_t most = in.joined ? 1 : WIRE_FRAMES_MAX;
     size_t kept = in.count < most ? in.count : most;
     for (size_t i = 0; i < kept; i++)
         zmq_msg_close(&in.frame[i]);

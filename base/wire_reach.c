@@ -13,30 +13,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* ZeroMQ looks a name up in the same way, also each time when it connects again. */
-static pl_status look_up(const pl_address *at, struct addrinfo **out)
-{
-    char host[PL_ADDRESS_MAX], port[16];
-    const struct addrinfo hints = {.ai_family = at->host[0] == '[' ? AF_INET6 : AF_INET,
-                                   .ai_socktype = SOCK_STREAM};
-    pl_copy_text(host, sizeof host, at->host[0] == '[' ? at->host + 1 : at->host);
-    host[strcspn(host, "]")] = '\0';
-    snprintf(port, sizeof port, "%d", at->port);
-    int cause = getaddrinfo(host, port, &hints, out);
-    if (cause == 0)
-        return PL_OK;
-    *out = NULL;
-    if (cause == EAI_AGAIN)
-        return pl_fail(PL_ERR_NET,
-                       "the name %s cannot be looked up, because the name service "
-                       "(DNS) does not answer; check the network of this machine",
-                       host);
-    return pl_fail(PL_ERR_NET,
-                   "there is no machine with the name %s (%s); check the name in the "
-                   "address, and the name service (DNS) of this machine",
-                   host, gai_strerror(cause));
-}
-
 /* Connects without ZeroMQ. Returns 0 or errno; ETIMEDOUT if there was no answer. */
 static int connect_within(const struct addrinfo *to, int timeout_ms)
 {
@@ -65,12 +41,30 @@ static int connect_within(const struct addrinfo *to, int timeout_ms)
 pl_status pl_wire_reach(const char *address, int timeout_ms)
 {
     pl_address at;
+    char host[PL_ADDRESS_MAX], port[16];
     struct addrinfo *found = NULL;
     PL_CHECK(pl_address_parse(address, &at));
     if (!at.host[0]) /* a socket in a folder of this machine */
         return PL_OK;
-    PL_CHECK(look_up(&at, &found));
-    int cause = connect_within(found, timeout_ms);
+    /* ZeroMQ looks a name up in the same way, also each time when it connects again. */
+    const bool is_v6 = at.host[0] == '[';
+    const struct addrinfo hints = {.ai_family = is_v6 ? AF_INET6 : AF_INET,
+                                   .ai_socktype = SOCK_STREAM};
+    pl_copy_text(host, sizeof host, at.host + is_v6);
+    host[strcspn(host, "]")] = '\0';
+    snprintf(port, sizeof port, "%d", at.port);
+    int cause = getaddrinfo(host, port, &hints, &found);
+    if (cause == EAI_AGAIN)
+        return pl_fail(PL_ERR_NET,
+                       "the name %s cannot be looked up, because the name service "
+                       "(DNS) does not answer; check the network of this machine",
+                       host);
+    if (cause != 0)
+        return pl_fail(PL_ERR_NET,
+                       "there is no machine with the name %s (%s); check the name in "
+                       "the address, and the name service (DNS) of this machine",
+                       host, gai_strerror(cause));
+    cause = connect_within(found, timeout_ms);
     freeaddrinfo(found);
     if (cause == 0)
         return PL_OK;

@@ -107,29 +107,6 @@ static int64_t int_or_zero(const pl_json *object, const char *key)
     return pl_json_int(pl_json_get(object, key), &value) ? value : 0;
 }
 
-/* Checks that an input has not changed. It is no error if the input no longer exists,
- * because the data that were made from it still exist. */
-static pl_status check_input(const char *folder, const pl_json *input)
-{
-    const char *path = pl_json_text(pl_json_get(input, "path"), NULL);
-    input_facts now = {0};
-    input_facts then = {.files = int_or_zero(input, "files"),
-                        .bytes = int_or_zero(input, "bytes"),
-                        .newest_ms = int_or_zero(input, "newest_ms")};
-    if (path)
-        now = measure_input(path);
-    if (now.files == 0 || (now.files == then.files && now.bytes == then.bytes &&
-                           now.newest_ms == then.newest_ms))
-        return PL_OK;
-    return pl_fail(
-        PL_ERR_EXISTS,
-        "'%.300s' has changed since the data folder '%s' was made from it (then %lld "
-        "bytes in %lld files, now %lld bytes in %lld files; modification times are "
-        "compared, too): give another --out, or delete the folder",
-        path, folder, (long long)then.bytes, (long long)then.files,
-        (long long)now.bytes, (long long)now.files);
-}
-
 /* ---- products ---- */
 
 /* Computes size and hash of a product. The hash takes about a second per gigabyte. */
@@ -296,8 +273,28 @@ pl_status data_manifest_reuse(const char *folder, const pl_prepare_options *opti
                 "is '%.300s': give another --out, or delete the folder",
                 folder, texts[i].name, there ? there : "", texts[i].value));
     }
-    for (size_t i = 0; i < pl_json_count(inputs); i++)
-        PL_TRY(check_input(folder, pl_json_at(inputs, i)));
+    /* It is no error if an input no longer exists, because the data that were made from
+     * it still exist. */
+    for (size_t i = 0; i < pl_json_count(inputs); i++) {
+        const pl_json *input = pl_json_at(inputs, i);
+        const char *path = pl_json_text(pl_json_get(input, "path"), NULL);
+        input_facts now = {0};
+        input_facts then = {.files = int_or_zero(input, "files"),
+                            .bytes = int_or_zero(input, "bytes"),
+                            .newest_ms = int_or_zero(input, "newest_ms")};
+        if (path)
+            now = measure_input(path);
+        if (now.files != 0 && (now.files != then.files || now.bytes != then.bytes ||
+                               now.newest_ms != then.newest_ms))
+            PL_TRY(pl_fail(
+                PL_ERR_EXISTS,
+                "'%.300s' has changed since the data folder '%s' was made from it "
+                "(then %lld bytes in %lld files, now %lld bytes in %lld files; "
+                "modification times are compared, too): give another --out, or delete "
+                "the folder",
+                path, folder, (long long)then.bytes, (long long)then.files,
+                (long long)now.bytes, (long long)now.files));
+    }
     PL_TRY(check_product(folder, products, 0, DATA_TOKENIZER, NULL,
                          &result->tokenizer_hash));
     PL_TRY(check_product(folder, products, 1, DATA_TRAIN, pl_json_get(json, "blanked"),
@@ -340,41 +337,13 @@ pl_status pl_data_check(const char *folder)
 }
 
 /* ---- documents that are made blank ---- */
-/* Writes into the manifest the hash that train.tok will have. From now on inputs are
- * not compared, because forgotten documents should leave them. */
-static pl_status note_blanked(const char *folder, const pl_buf *train)
-{
-    char path[PL_PATH_MAX], hex[PL_HASH_TEXT];
-    pl_hash hash;
-    pl_buf text = {0};
-    pl_json *json = NULL, *list = pl_json_array();
-    pl_status status = read_manifest(folder, &json);
-    const pl_json *before = pl_json_get(json, "blanked");
-    for (size_t i = 0; i < pl_json_count(before); i++)
-        pl_json_push(list,
-                     pl_json_make_text(pl_json_text(pl_json_at(before, i), NULL)));
-    pl_hash_of("product", train->data, train->len, &hash);
-    pl_hash_format(&hash, hex);
-    pl_json_push(list, pl_json_make_text(hex));
-    if (status == PL_OK) {
-        pl_json_set(json, "inputs", pl_json_array());
-        pl_json_set(json, "blanked", list);
-        list = NULL;
-        pl_json_write(json, 2, &text);
-        status =
-            pl_replace_file(pl_join(path, folder, DATA_MANIFEST), text.data, text.len);
-    }
-    pl_json_destroy(&list);
-    pl_json_destroy(&json);
-    pl_buf_destroy(&text);
-    return status;
-}
-
 pl_status pl_data_blank(const char *folder, const pl_doc_list *list, bool *changed)
 {
-    char path[PL_PATH_MAX];
+    char path[PL_PATH_MAX], manifest[PL_PATH_MAX], hex[PL_HASH_TEXT];
     pl_tokens *tokens = NULL;
-    pl_buf bytes = {0};
+    pl_json *json = NULL;
+    pl_hash hash;
+    pl_buf bytes = {0}, text = {0};
     pl_status status = PL_OK;
     *changed = false;
     PL_TRY(pl_tokens_open(pl_join(path, folder, DATA_TRAIN), false, &tokens));
@@ -384,11 +353,28 @@ pl_status pl_data_blank(const char *folder, const pl_doc_list *list, bool *chang
     if (!*changed)
         goto done;
     PL_TRY(pl_tokens_blank(tokens, list, &bytes));
-    PL_TRY(note_blanked(folder, &bytes));
+    /* Writes into the manifest the hash that train.tok will have. From now on inputs
+     * are not compared, because forgotten documents should leave them. */
+    PL_TRY(read_manifest(folder, &json));
+    pl_json *blanked = pl_json_array();
+    const pl_json *before = pl_json_get(json, "blanked");
+    for (size_t i = 0; i < pl_json_count(before); i++)
+        pl_json_push(blanked,
+                     pl_json_make_text(pl_json_text(pl_json_at(before, i), NULL)));
+    pl_hash_of("product", bytes.data, bytes.len, &hash);
+    pl_hash_format(&hash, hex);
+    pl_json_push(blanked, pl_json_make_text(hex));
+    pl_json_set(json, "inputs", pl_json_array());
+    pl_json_set(json, "blanked", blanked);
+    pl_json_write(json, 2, &text);
+    PL_TRY(
+        pl_replace_file(pl_join(manifest, folder, DATA_MANIFEST), text.data, text.len));
     PL_TRY(pl_failpoint("data.blank.before"));
     PL_TRY(pl_replace_file(path, bytes.data, bytes.len));
 done:
     pl_tokens_close(&tokens);
+    pl_json_destroy(&json);
+    pl_buf_destroy(&text);
     pl_buf_destroy(&bytes);
     return status;
 }

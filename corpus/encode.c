@@ -20,22 +20,6 @@ typedef struct encoding {
     uint64_t n_unknown;
 } encoding;
 
-static uint32_t domain_number(encoding *e, const char *name)
-{
-    uint32_t number = 0;
-    const char *at = (const char *)e->domains.data;
-    for (; number < e->layout.n_domains; ++number) {
-        if (strcmp(at, name) == 0)
-            return number;
-        at += strlen(at) + 1;
-    }
-    /* if the limit is reached, a new domain counts as the last one */
-    if (number == SPOOL_DOMAINS_MAX)
-        return number - 1;
-    pl_buf_append(&e->domains, name, strlen(name) + 1);
-    return e->layout.n_domains++;
-}
-
 static pl_status encode_document(void *context, const pl_document *document)
 {
     static const int32_t bos = PL_TOKEN_BOS, eos = PL_TOKEN_EOS;
@@ -51,9 +35,20 @@ static pl_status encode_document(void *context, const pl_document *document)
                        "the text has more than %llu tokens, the largest number that "
                        "can be evaluated at once; give only a part of the text",
                        (unsigned long long)TEXT_TOKENS_MAX);
+    uint32_t number = 0;
+    const char *at = (const char *)e->domains.data;
+    for (; number < e->layout.n_domains && strcmp(at, domain) != 0; ++number)
+        at += strlen(at) + 1;
+    /* if the limit is reached, a new domain counts as the last one */
+    if (number == SPOOL_DOMAINS_MAX) {
+        number--;
+    } else if (number == e->layout.n_domains) {
+        pl_buf_append(&e->domains, domain, strlen(domain) + 1);
+        e->layout.n_domains++;
+    }
     const pl_token_doc doc = {.first = e->layout.n_tokens,
                               .n_tokens = (uint32_t)n + 2,
-                              .domain = domain_number(e, domain),
+                              .domain = number,
                               .hash = pl_document_hash(document)};
     PL_CHECK(tokens_pack(&bos, 1, e->layout.vocab, &e->tokens));
     PL_CHECK(tokens_pack((const int32_t *)(const void *)e->ids.data, n, e->layout.vocab,

@@ -214,30 +214,9 @@ static bool is_key(span key, const char *name)
     return len == strlen(name) && memcmp(copy, name, len) == 0;
 }
 
-static bool read_member(scanner *s, span key)
-{
-    static const char *const talks[] = {"messages", "conversations"};
-    const bool is_text = is_key(key, s->text_key), is_domain = is_key(key, "domain");
-    for (size_t i = 0; i < 2; i++)
-        s->talk = is_key(key, talks[i]) ? talks[i] : s->talk;
-    skip_blanks(s);
-    const char first = s->at < s->end ? *s->at : '\0';
-    if (s->n_keys++ < KEYS_SHOWN)
-        pl_buf_printf(&s->keys, "%s%.*s", s->keys.len ? ", " : "",
-                      (int)(key.len < KEY_SHOWN ? key.len : KEY_SHOWN), key.at);
-    if ((!is_text && !is_domain) || first != '"') {
-        s->wrong = is_text ? first : s->wrong;
-        return skip_value(s);
-    }
-    span *to = is_text ? &s->text : &s->domain;
-    if (to->at)
-        return wrong_line(s, "the line has the key \"%s\" twice",
-                          is_text ? s->text_key : "domain");
-    return skip_string(s, to);
-}
-
 static bool scan_object(scanner *s)
 {
+    static const char *const talks[] = {"messages", "conversations"};
     if (!take_byte(s, '{'))
         return wrong_json(s, "{");
     if (take_byte(s, '}'))
@@ -248,32 +227,29 @@ static bool scan_object(scanner *s)
             return false;
         if (!take_byte(s, ':'))
             return wrong_json(s, ":");
-        if (!read_member(s, key))
+        const bool is_text = is_key(key, s->text_key),
+                   is_domain = is_key(key, "domain");
+        for (size_t i = 0; i < 2; i++)
+            s->talk = is_key(key, talks[i]) ? talks[i] : s->talk;
+        skip_blanks(s);
+        const char first = s->at < s->end ? *s->at : '\0';
+        if (s->n_keys++ < KEYS_SHOWN)
+            pl_buf_printf(&s->keys, "%s%.*s", s->keys.len ? ", " : "",
+                          (int)(key.len < KEY_SHOWN ? key.len : KEY_SHOWN), key.at);
+        if ((!is_text && !is_domain) || first != '"') {
+            s->wrong = is_text ? first : s->wrong;
+            if (!skip_value(s))
+                return false;
+            continue;
+        }
+        span *to = is_text ? &s->text : &s->domain;
+        if (to->at)
+            return wrong_line(s, "the line has the key \"%s\" twice",
+                              is_text ? s->text_key : "domain");
+        if (!skip_string(s, to))
             return false;
     } while (take_byte(s, ','));
     return take_byte(s, '}') || wrong_json(s, ", or }");
-}
-
-/* Says why the line has no text: the key is absent, or its value is not a string. */
-static bool no_text(scanner *s)
-{
-    const char *kind = s->wrong == '[' ? "a list" : s->wrong == '{' ? "an object" : "";
-    if (s->n_keys == 0)
-        return wrong_line(s, "the line has no \"%s\": it is an empty object",
-                          s->text_key);
-    if (s->wrong)
-        return wrong_line(s, "the line has no \"%s\" whose value is a string, but %s",
-                          s->text_key, *kind ? kind : "another value");
-    if (s->talk)
-        return wrong_line(s,
-                          "the line has no \"%s\" but a conversation (\"%s\"): "
-                          "write each conversation as one text",
-                          s->text_key, s->talk);
-    return wrong_line(s,
-                      "the line has no \"%s\", but the keys %s%s: name the key of the "
-                      "text by data.text_key",
-                      s->text_key, pl_buf_text(&s->keys),
-                      s->n_keys > KEYS_SHOWN ? ", ..." : "");
 }
 
 bool json_line_read(char *line, size_t len, const char *text_key, json_line *out)
@@ -287,8 +263,29 @@ bool json_line_read(char *line, size_t len, const char *text_key, json_line *out
     skip_blanks(&s);
     if (good && s.at < s.end)
         good = wrong_json(&s, "the end of the line");
-    if (good && !s.text.at)
-        good = no_text(&s);
+    if (good && !s.text.at) {
+        /* says why: the key is absent, or its value is not a string */
+        good = false;
+        if (s.n_keys == 0)
+            wrong_line(&s, "the line has no \"%s\": it is an empty object", text_key);
+        else if (s.wrong)
+            wrong_line(&s, "the line has no \"%s\" whose value is a string, but %s",
+                       text_key,
+                       s.wrong == '['   ? "a list"
+                       : s.wrong == '{' ? "an object"
+                                        : "another value");
+        else if (s.talk)
+            wrong_line(&s,
+                       "the line has no \"%s\" but a conversation (\"%s\"): "
+                       "write each conversation as one text",
+                       text_key, s.talk);
+        else
+            wrong_line(&s,
+                       "the line has no \"%s\", but the keys %s%s: name the key of the "
+                       "text by data.text_key",
+                       text_key, pl_buf_text(&s.keys),
+                       s.n_keys > KEYS_SHOWN ? ", ..." : "");
+    }
     if (good && !(has_good_escapes(s.text) && has_good_escapes(s.domain)))
         good = wrong_line(&s, "a string has a backslash without a valid escape");
     pl_buf_destroy(&s.keys);

@@ -57,26 +57,6 @@ static bool take_row(rooms *r, uint32_t length, uint32_t *room, uint32_t *doc)
     return false;
 }
 
-/* Lists the documents that have a short window, those with the longest windows first,
- * and returns their number. `counts` is working memory for T + 1 numbers. */
-static uint32_t sort_tails(const uint32_t *tails, uint32_t n, uint32_t T,
-                           uint64_t *counts, uint32_t *order)
-{
-    uint64_t at = 0;
-    memset(counts, 0, ((size_t)T + 1) * sizeof *counts);
-    for (uint32_t i = 0; i < n; i++)
-        counts[tails[i]]++;
-    for (uint32_t length = T; length-- > 1;) {
-        uint64_t count = counts[length];
-        counts[length] = at;
-        at += count;
-    }
-    for (uint32_t i = 0; i < n; i++)
-        if (tails[i] > 0)
-            order[counts[tails[i]]++] = i;
-    return (uint32_t)at;
-}
-
 /* Fills p->next; sets tails[d] to 0 if document d's short window begins no row. */
 static pl_status pack_tails(uint32_t *tails, uint32_t n, uint32_t T, packing *p)
 {
@@ -93,8 +73,20 @@ static pl_status pack_tails(uint32_t *tails, uint32_t n, uint32_t T, packing *p)
     PL_TRY(pl_try_alloc((size_t)n * sizeof(uint32_t), what, &order));
     PL_TRY(pl_try_alloc((size_t)n * sizeof(uint32_t), what, &other));
     r.other = other;
-    const uint32_t n_tails = sort_tails(tails, n, T, counts, order);
-    const uint32_t *by_length = order;
+    /* lists the documents that have a short window, those with the longest windows
+     * first */
+    uint32_t *by_length = order;
+    uint64_t n_tails = 0;
+    for (uint32_t i = 0; i < n; i++)
+        counts[tails[i]]++;
+    for (uint32_t length = T; length-- > 1;) {
+        uint64_t count = counts[length];
+        counts[length] = n_tails;
+        n_tails += count;
+    }
+    for (uint32_t i = 0; i < n; i++)
+        if (tails[i] > 0)
+            by_length[counts[tails[i]]++] = i;
     for (uint32_t i = 0; i < n_tails; i++) {
         uint32_t doc = by_length[i], length = tails[doc], room, owner;
         p->next[doc] = PACKING_END;

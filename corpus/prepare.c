@@ -58,14 +58,9 @@ static void say(const preparation *work, const char *format, ...)
     work->options->progress(work->options->progress_context, line);
 }
 
-static double megabytes(uint64_t bytes)
-{
-    return (double)bytes / 1e6;
-}
-
 static double rate(uint64_t bytes, double seconds)
 {
-    return megabytes(bytes) / (seconds > 1e-6 ? seconds : 1e-6);
+    return (double)bytes / 1e6 / (seconds > 1e-6 ? seconds : 1e-6);
 }
 
 /* Writes a size, such as "11.5 MB"; small sizes are in kB. */
@@ -74,7 +69,7 @@ static const char *amount(uint64_t bytes, char out[24])
     if (bytes < 1000000)
         snprintf(out, 24, "%.1f kB", (double)bytes / 1e3);
     else
-        snprintf(out, 24, "%.1f MB", megabytes(bytes));
+        snprintf(out, 24, "%.1f MB", (double)bytes / 1e6);
     return out;
 }
 
@@ -232,26 +227,6 @@ static pl_status read_documents(preparation *work)
             (unsigned long long)work->n_duplicates, (unsigned long long)work->n_empty,
             (unsigned long long)work->n_skipped);
     return PL_OK;
-}
-
-/* If the share chose no document, holds out that with the smallest draw. */
-static void hold_out_one(preparation *work)
-{
-    const size_t n = work->spool->n_docs;
-    size_t first = 0;
-    if (work->n_held_out > 0 || n < 2 || work->options->valid[0] != '\0')
-        return;
-    for (size_t i = 1; i < n; i++)
-        if (split_draw(work, work->spool->docs[i].hash) <
-            split_draw(work, work->spool->docs[first].hash))
-            first = i;
-    work->spool->docs[first].held_out = true;
-    work->n_held_out++;
-    work->n_train--;
-    say(work,
-        "data     one document is held out, because the share %g (data.valid_share) "
-        "chose none of %zu",
-        work->options->valid_share, n);
 }
 
 /* Reports what can be found before the tokenizer is trained, which may take minutes. */
@@ -449,7 +424,22 @@ static pl_status build(preparation *work)
     begin_work_step(work);
     PL_TRY(spool_create(work->folder, &work->spool));
     PL_TRY(read_documents(work));
-    hold_out_one(work);
+    const size_t n_docs = work->spool->n_docs;
+    if (work->n_held_out == 0 && n_docs > 1 && work->options->valid[0] == '\0') {
+        /* the share chose no document, so that with the smallest draw is held out */
+        spool_doc *docs = work->spool->docs;
+        size_t first = 0;
+        for (size_t i = 1; i < n_docs; i++)
+            if (split_draw(work, docs[i].hash) < split_draw(work, docs[first].hash))
+                first = i;
+        docs[first].held_out = true;
+        work->n_held_out++;
+        work->n_train--;
+        say(work,
+            "data     one document is held out, because the share %g "
+            "(data.valid_share) chose none of %zu",
+            work->options->valid_share, n_docs);
+    }
     PL_TRY(check_split(work));
     PL_TRY(get_tokenizer(work));
     const uint32_t vocab = (uint32_t)result->vocab;
@@ -491,12 +481,6 @@ done:
     return status;
 }
 
-static bool is_prepared(const char *folder)
-{
-    char path[PL_PATH_MAX];
-    return pl_path_exists(pl_join(path, folder, DATA_MANIFEST));
-}
-
 static pl_status reuse(preparation *work)
 {
     PL_CHECK(data_manifest_reuse(work->folder, work->options, work->result));
@@ -508,6 +492,7 @@ pl_status pl_prepare(const pl_prepare_options *options, const char *folder,
                      pl_prepare_result *out)
 {
     preparation work = {.options = options, .folder = folder, .result = out};
+    char manifest[PL_PATH_MAX];
     int lock = -1;
     *out = (pl_prepare_result){0};
     if (strlen(folder) > PL_PATH_MAX - 32)
@@ -528,12 +513,12 @@ pl_status pl_prepare(const pl_prepare_options *options, const char *folder,
     if (strcmp(options->corpus, "-") == 0 && strcmp(options->valid, "-") == 0)
         return pl_fail(PL_ERR_CONFIG,
                        "data.corpus and data.valid cannot both be standard input");
-    if (is_prepared(folder))
+    if (pl_path_exists(pl_join(manifest, folder, DATA_MANIFEST)))
         return reuse(&work);
     PL_CHECK(pl_make_folders(folder));
     PL_CHECK(pl_lock_folder(folder, &lock));
     /* Another process may have finished the folder between the check and the lock. */
-    pl_status status = is_prepared(folder) ? reuse(&work) : build(&work);
+    pl_status status = pl_path_exists(manifest) ? reuse(&work) : build(&work);
     pl_unlock_folder(&lock);
     return status;
 }

@@ -322,18 +322,6 @@ static pl_status read_lines(document_reader *reader, text_source *source)
 }
 
 /* ---- files ---- */
-static bool named_lines(const char *path)
-{
-    static const char *const suffixes[] = {".jsonl", ".ndjson"};
-    size_t stem = text_stream_stem(path);
-    for (size_t i = 0; i < 2; i++) {
-        size_t len = strlen(suffixes[i]);
-        if (stem > len && memcmp(path + stem - len, suffixes[i], len) == 0)
-            return true;
-    }
-    return false;
-}
-
 /* Returns where the text begins, after blanks and a byte order mark. */
 static size_t text_begin(const pl_buf *raw)
 {
@@ -425,48 +413,46 @@ static pl_status find_array(document_reader *reader, text_source *source, bool *
     }
 }
 
-/* Refuses a file that would be read as something different from what it is. */
-static pl_status check_kind(document_reader *reader, text_source *source)
-{
-    bool array = false;
-    const char *wide = wide_encoding(&reader->raw);
-    const struct packed *packed = packed_kind(&reader->raw);
-    if (packed)
-        return pl_fail(
-            PL_ERR_UNSUPPORTED, "'%.*s' is %s, which this program cannot read: %s",
-            NAME_SHOWN, source->path, packed->kind,
-            packed->remedy ? packed->remedy : "give its text, or a folder of texts");
-    PL_CHECK(pl_refuse_pointer(source->path, reader->raw.data, reader->raw.len));
-    if (wide)
-        return pl_fail(PL_ERR_DATA,
-                       "'%.*s' is in %s, but text must be in UTF-8: convert it with "
-                       "iconv -f %s -t UTF-8 '%.*s' > NEW",
-                       NAME_SHOWN, source->path, wide, wide, NAME_SHOWN, source->path);
-    if (!source->in_folder)
-        PL_CHECK(find_array(reader, source, &array));
-    if (array)
-        return pl_fail(PL_ERR_DATA,
-                       "'%.*s' is a JSON array of texts, not JSON lines: convert it "
-                       "with jq -c '.[]' '%.*s' > corpus.jsonl",
-                       NAME_SHOWN, source->path, NAME_SHOWN, source->path);
-    return PL_OK;
-}
-
 /* The first bytes tell what a file is. */
 static pl_status read_file(document_reader *reader, text_source *source)
 {
-    bool end = false, lines = named_lines(source->path);
+    static const char *const suffixes[] = {".jsonl", ".ndjson"};
+    const size_t stem = text_stream_stem(source->path);
+    bool end = false, lines = false, array = false;
     pl_status status = PL_OK;
+    for (size_t i = 0; i < 2; i++) {
+        const size_t len = strlen(suffixes[i]);
+        lines = lines || (stem > len &&
+                          memcmp(source->path + stem - len, suffixes[i], len) == 0);
+    }
     pl_buf_clear(&reader->raw);
     PL_CHECK(text_stream_open(source->path, &source->stream));
     PL_TRY(text_stream_read(source->stream, CHUNK_BYTES, &reader->raw, &end));
     const struct packed *packed = packed_kind(&reader->raw);
-    if (source->in_folder &&
-        (wide_encoding(&reader->raw) || (packed && !packed->remedy))) {
+    const char *wide = wide_encoding(&reader->raw);
+    if (source->in_folder && (wide || (packed && !packed->remedy))) {
         reader->stats->n_skipped_files++;
         goto done;
     }
-    PL_TRY(check_kind(reader, source));
+    /* a file is refused that would be read as something different from what it is */
+    if (packed)
+        PL_TRY(pl_fail(
+            PL_ERR_UNSUPPORTED, "'%.*s' is %s, which this program cannot read: %s",
+            NAME_SHOWN, source->path, packed->kind,
+            packed->remedy ? packed->remedy : "give its text, or a folder of texts"));
+    PL_TRY(pl_refuse_pointer(source->path, reader->raw.data, reader->raw.len));
+    if (wide)
+        PL_TRY(pl_fail(PL_ERR_DATA,
+                       "'%.*s' is in %s, but text must be in UTF-8: convert it with "
+                       "iconv -f %s -t UTF-8 '%.*s' > NEW",
+                       NAME_SHOWN, source->path, wide, wide, NAME_SHOWN, source->path));
+    if (!source->in_folder)
+        PL_TRY(find_array(reader, source, &array));
+    if (array)
+        PL_TRY(pl_fail(PL_ERR_DATA,
+                       "'%.*s' is a JSON array of texts, not JSON lines: convert it "
+                       "with jq -c '.[]' '%.*s' > corpus.jsonl",
+                       NAME_SHOWN, source->path, NAME_SHOWN, source->path));
     const bool braced = reader->raw.len > 0 && reader->raw.data[0] == '{';
     if (!lines && strcmp(source->path, "-") == 0 && braced)
         lines = true;

@@ -86,23 +86,6 @@ bool spool_has(const document_spool *spool, uint64_t hash)
 
 /* ---- adding ---- */
 
-/* Returns the index of a domain, and adds the domain if it is new. A linear search is
- * enough: most corpora have few domains, at most SPOOL_DOMAINS_MAX. */
-static uint16_t domain_index(document_spool *spool, const char *name)
-{
-    if (name[0] == '\0')
-        name = "unknown";
-    for (size_t i = 0; i < spool->n_domains; i++)
-        if (strcmp(spool->domains[i], name) == 0)
-            return (uint16_t)i;
-    if (spool->n_domains == SPOOL_DOMAINS_MAX)
-        return SPOOL_DOMAINS_MAX - 1;
-    if (spool->n_domains == SPOOL_DOMAINS_MAX - 1)
-        name = "other";
-    spool->domains[spool->n_domains] = pl_strdup(name);
-    return (uint16_t)spool->n_domains++;
-}
-
 pl_status spool_add(document_spool *spool, const pl_document *document, uint64_t hash,
                     bool held_out)
 {
@@ -135,12 +118,21 @@ pl_status spool_add(document_spool *spool, const pl_document *document, uint64_t
     PL_CHECK(pl_failpoint("spool.write.before"));
     if (fwrite(document->text, 1, document->len, spool->file) != document->len)
         return pl_file_failed("write", spool->path);
-    spool->docs[spool->n_docs++] =
-        (spool_doc){.at = spool->n_bytes,
-                    .hash = hash,
-                    .len = (uint32_t)document->len,
-                    .domain = domain_index(spool, document->domain),
-                    .held_out = held_out};
+    /* A linear search is enough: most corpora have few domains. */
+    const char *name = document->domain[0] ? document->domain : "unknown";
+    size_t domain = 0;
+    while (domain < spool->n_domains && strcmp(spool->domains[domain], name) != 0)
+        domain++;
+    if (domain == SPOOL_DOMAINS_MAX)
+        domain--;
+    else if (domain == spool->n_domains)
+        spool->domains[spool->n_domains++] =
+            pl_strdup(domain == SPOOL_DOMAINS_MAX - 1 ? "other" : name);
+    spool->docs[spool->n_docs++] = (spool_doc){.at = spool->n_bytes,
+                                               .hash = hash,
+                                               .len = (uint32_t)document->len,
+                                               .domain = (uint16_t)domain,
+                                               .held_out = held_out};
     hash = never_zero(hash);
     spool->seen[seen_place(spool->seen, spool->seen_size, hash)] = hash;
     spool->n_bytes += document->len;

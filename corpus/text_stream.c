@@ -63,23 +63,6 @@ size_t text_stream_stem(const char *path)
     return strlen(path) - (found ? strlen(found->suffix) : 0);
 }
 
-static pl_status open_failed(const char *path)
-{
-    switch (errno) {
-    case ENOENT:
-    case ENOTDIR:
-        return pl_fail(PL_ERR_NOT_FOUND, "the file '%s' does not exist: check the name",
-                       path);
-    case EACCES:
-    case EPERM:
-        return pl_fail(
-            PL_ERR_NOPERM,
-            "the file '%s' may not be read by this user: check its permissions", path);
-    default:
-        return pl_file_failed("open", path);
-    }
-}
-
 /* Reports a failed read: the disk failed (EIO), or the compressed stream is broken. */
 static pl_status stream_failed(const text_stream *stream)
 {
@@ -106,10 +89,15 @@ pl_status text_stream_open(const char *path, text_stream **out)
             "%s, or send the text to standard input and give - as the file's name",
             pl_last_error()));
     stream->fd = is_stdin ? dup(STDIN_FILENO) : open(path, O_RDONLY | O_CLOEXEC);
-    if (stream->fd < 0) {
-        status = open_failed(path);
-        goto done;
-    }
+    if (stream->fd < 0 && (errno == ENOENT || errno == ENOTDIR))
+        PL_TRY(pl_fail(PL_ERR_NOT_FOUND, "the file '%s' does not exist: check the name",
+                       path));
+    if (stream->fd < 0 && (errno == EACCES || errno == EPERM))
+        PL_TRY(pl_fail(
+            PL_ERR_NOPERM,
+            "the file '%s' may not be read by this user: check its permissions", path));
+    if (stream->fd < 0)
+        PL_TRY(pl_file_failed("open", path));
     /* Only filters whose libraries are part of this process are allowed, because
      * archive_read_support_filter_all would start other programs for rarer formats. */
     static const char *const names[] = {ARCHIVE_FUNCTIONS(PL_LIBRARY_NAME)};

@@ -111,16 +111,9 @@ static pl_status number_piece(json_tokenizer *t, const char *text,
     return PL_OK;
 }
 
-/* Whether the text is that of a piece that stands for a byte, such as <0x41>. */
-static bool is_byte_piece(const char *text)
-{
-    static const char digits[] = "0123456789ABCDEF";
-    return strlen(text) == 6 && pl_starts_with(text, "<0x") && text[5] == '>' &&
-           strchr(digits, text[3]) && strchr(digits, text[4]);
-}
-
 static pl_status read_pieces(json_tokenizer *t)
 {
+    static const char digits[] = "0123456789ABCDEF";
     const pl_json *added = pl_json_get(t->root, "added_tokens");
     for (const char *key = NULL; (key = pl_json_next_key(t->vocab, key));)
         t->n++;
@@ -130,10 +123,14 @@ static pl_status read_pieces(json_tokenizer *t)
     if (t->n < 4 || t->n > PIECES_MAX)
         return pl_fail(PL_ERR_DATA, "it has %zu pieces, not 4 to %d", t->n, PIECES_MAX);
     t->pieces = pl_alloc(t->n * sizeof *t->pieces);
-    for (const char *key = NULL; (key = pl_json_next_key(t->vocab, key));)
-        PL_CHECK(
-            number_piece(t, key, pl_json_get(t->vocab, key),
-                         t->bytes && is_byte_piece(key) ? KIND_BYTE : KIND_NORMAL));
+    for (const char *key = NULL; (key = pl_json_next_key(t->vocab, key));) {
+        /* a piece such as <0x41> stands for a byte */
+        const bool is_byte = t->bytes && strlen(key) == 6 &&
+                             pl_starts_with(key, "<0x") && key[5] == '>' &&
+                             strchr(digits, key[3]) && strchr(digits, key[4]);
+        PL_CHECK(number_piece(t, key, pl_json_get(t->vocab, key),
+                              is_byte ? KIND_BYTE : KIND_NORMAL));
+    }
     for (size_t i = 0; i < pl_json_count(added); i++) {
         const pl_json *token = pl_json_at(added, i);
         PL_CHECK(number_piece(
@@ -268,8 +265,7 @@ static void write_model(const json_tokenizer *t, pl_buf *out)
         uint32_t bits;
         uint8_t fixed[5] = {2 << 3 | 5};
         memcpy(&bits, &score, sizeof bits);
-        for (int b = 0; b < 4; b++)
-            fixed[1 + b] = (uint8_t)(bits >> 8 * b);
+        pl_le_put(fixed + 1, bits, sizeof bits);
         pl_buf_clear(&part);
         put_bytes(&part, 1, p->text, strlen(p->text));
         pl_buf_append(&part, fixed, sizeof fixed);

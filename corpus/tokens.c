@@ -45,11 +45,6 @@ static uint32_t token_at(const pl_tokens *tokens, uint64_t i)
     return token;
 }
 
-static size_t tail_bytes(const tokens_layout *layout)
-{
-    return (size_t)(layout->file_bytes - layout->docs_at);
-}
-
 /* ---- pages of tokens ---- */
 static uint64_t page_sum(const pl_tokens *tokens, uint64_t page)
 {
@@ -57,22 +52,6 @@ static uint64_t page_sum(const pl_tokens *tokens, uint64_t page)
     uint64_t left = tokens->layout.docs_at - from;
     return pl_checksum(tokens->data + from,
                        left < SUMMED_BYTES ? (size_t)left : SUMMED_BYTES);
-}
-
-/* Computes a checksum for each page. The checksum of the whole file is verified later,
- * so a page that changes in between is noticed. */
-static pl_status sum_pages(pl_tokens *tokens)
-{
-    uint64_t bytes = tokens->layout.docs_at - TOKENS_HEADER_BYTES;
-    uint64_t n = (bytes + SUMMED_BYTES - 1) / SUMMED_BYTES;
-    void *sums = NULL;
-    PL_CHECK(pl_try_alloc((size_t)(n + 1) * sizeof *tokens->sums,
-                          "the checksums of a token file", &sums));
-    tokens->sums = sums;
-    tokens->changed = pl_alloc(sizeof *tokens->changed);
-    for (uint64_t page = 0; page < n; page++)
-        tokens->sums[page] = page_sum(tokens, page);
-    return PL_OK;
 }
 
 /* Compares the checksums of the pages of n tokens that were read. */
@@ -97,26 +76,6 @@ pl_status pl_tokens_check(const pl_tokens *tokens)
                    tokens->what);
 }
 
-static pl_status verify_body(const pl_tokens *tokens)
-{
-    const tokens_layout *layout = &tokens->layout;
-    const pl_piece body[] = {{tokens->data + TOKENS_HEADER_BYTES,
-                              (size_t)(layout->docs_at - TOKENS_HEADER_BYTES)},
-                             {tokens->tail, tail_bytes(layout)}};
-    uint64_t sum = pl_checksum_pieces(body, 2);
-    if (sum != tokens->body_checksum)
-        return pl_fail(PL_ERR_DAMAGED,
-                       "%s is damaged: the checksum of its %llu bytes is wrong",
-                       tokens->what, (unsigned long long)layout->file_bytes);
-    for (uint64_t i = 0; i < layout->n_tokens; i++)
-        if (token_at(tokens, i) >= layout->vocab)
-            return pl_fail(PL_ERR_DAMAGED,
-                           "%s is damaged: token %llu is outside the vocabulary of %u",
-                           tokens->what, (unsigned long long)i,
-                           (unsigned)layout->vocab);
-    return PL_OK;
-}
-
 /* Checks that the names, each a string that is not empty, fill their block, and that
  * the documents cover all tokens in order. After these checks no index from the table
  * can be outside the file. With `verify` the checksum of the body and the range of all
@@ -126,15 +85,16 @@ static pl_status open_bytes(pl_tokens *tokens, const void *data, size_t len,
                             bool verify)
 {
     const tokens_layout *layout = &tokens->layout;
+    void *sums = NULL;
     tokens->data = data;
     PL_CHECK(tokens_header_decode(tokens->data, len, tokens->what, &tokens->layout,
                                   &tokens->body_checksum));
     /* the table is aligned in a file, but maybe not in memory */
-    tokens->tail = tokens->data + tokens->layout.docs_at;
+    const size_t tail_bytes = (size_t)(layout->file_bytes - layout->docs_at);
+    tokens->tail = tokens->data + layout->docs_at;
     if (tokens->mapping.data || (uintptr_t)tokens->tail % _Alignof(pl_token_doc) != 0) {
-        size_t bytes = tail_bytes(&tokens->layout);
-        tokens->tail_copy = pl_alloc(bytes + 1);
-        memcpy(tokens->tail_copy, tokens->tail, bytes);
+        tokens->tail_copy = pl_alloc(tail_bytes + 1);
+        memcpy(tokens->tail_copy, tokens->tail, tail_bytes);
         tokens->tail = tokens->tail_copy;
     }
     tokens->docs = (const void *)tokens->tail;
@@ -171,9 +131,33 @@ static pl_status open_bytes(pl_tokens *tokens, const void *data, size_t len,
             "%s is damaged: its documents have %llu tokens, but its header says %llu",
             tokens->what, (unsigned long long)next,
             (unsigned long long)layout->n_tokens);
-    if (verify && tokens->mapping.data)
-        PL_CHECK(sum_pages(tokens));
-    return verify ? verify_body(tokens) : PL_OK;
+    if (!verify)
+        return PL_OK;
+    const uint64_t body_bytes = layout->docs_at - TOKENS_HEADER_BYTES;
+    if (tokens->mapping.data) {
+        /* The checksum of the whole file is verified after those of the pages, so a
+         * page that changes in between is noticed. */
+        const uint64_t n = (body_bytes + SUMMED_BYTES - 1) / SUMMED_BYTES;
+        PL_CHECK(pl_try_alloc((size_t)(n + 1) * sizeof *tokens->sums,
+                              "the checksums of a token file", &sums));
+        tokens->sums = sums;
+        tokens->changed = pl_alloc(sizeof *tokens->changed);
+        for (uint64_t page = 0; page < n; page++)
+            tokens->sums[page] = page_sum(tokens, page);
+    }
+    const pl_piece body[] = {{tokens->data + TOKENS_HEADER_BYTES, (size_t)body_bytes},
+                             {tokens->tail, tail_bytes}};
+    if (pl_checksum_pieces(body, 2) != tokens->body_checksum)
+        return pl_fail(PL_ERR_DAMAGED,
+                       "%s is damaged: the checksum of its %llu bytes is wrong",
+                       tokens->what, (unsigned long long)layout->file_bytes);
+    for (uint64_t i = 0; i < layout->n_tokens; i++)
+        if (token_at(tokens, i) >= layout->vocab)
+            return pl_fail(PL_ERR_DAMAGED,
+                           "%s is damaged: token %llu is outside the vocabulary of %u",
+                           tokens->what, (unsigned long long)i,
+                           (unsigned)layout->vocab);
+    return PL_OK;
 }
 
 pl_status pl_tokens_open(const char *path, bool verify, pl_tokens **out)

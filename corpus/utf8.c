@@ -5,34 +5,6 @@
 
 #define REPLACEMENT "\xef\xbf\xbd"
 
-static bool is_tail(uint8_t byte)
-{
-    return (byte & 0xc0) == 0x80;
-}
-
-/* Returns the length of the character at `at` in bytes, or 0 if it is not valid. After
- * some first bytes the second byte has a smaller range, which excludes overlong forms
- * and surrogates (RFC 3629, section 4). */
-static size_t character_len(const uint8_t *at, size_t left)
-{
-    uint8_t lead = at[0];
-    if (lead < 0x80)
-        return lead != 0;
-    if (lead < 0xc2 || lead > 0xf4)
-        return 0;
-    size_t need = lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
-    if (left < need)
-        return 0;
-    uint8_t low = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
-    uint8_t high = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
-    if (at[1] < low || at[1] > high)
-        return 0;
-    for (size_t i = 2; i < need; i++)
-        if (!is_tail(at[i]))
-            return 0;
-    return need;
-}
-
 /* Whether eight bytes are all ASCII and not NUL, the usual case. If no byte of x has
  * its high bit set, (x - 0x0101...) sets a high bit only if x has a zero byte. */
 static bool plain_word(const uint8_t *at)
@@ -52,7 +24,7 @@ size_t utf8_valid_len(const char *text, size_t len)
             at += 8;
             continue;
         }
-        size_t step = character_len(bytes + at, len - at);
+        const size_t step = bytes[at] ? pl_utf8_length(bytes + at, len - at) : 0;
         if (step == 0)
             return at;
         at += step;
@@ -80,7 +52,7 @@ uint64_t utf8_clean(const char *text, size_t len, pl_buf *out)
 
 size_t utf8_cut(const char *text, size_t at)
 {
-    while (at > 0 && is_tail((uint8_t)text[at]))
+    while (at > 0 && ((uint8_t)text[at] & 0xc0) == 0x80)
         at--;
     return at;
 }

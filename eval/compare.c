@@ -114,30 +114,6 @@ static void fill_every_row(const pl_every_results *e, const pl_score *scores,
     out->share = out->changes = out->read = NAN;
 }
 
-/* Fills the row of one rule for one W. Returns the sum of the rule's losses in nats. */
-static double compare_rule(const pl_every_results *e, int w, int rule, pl_score *scores,
-                           pl_every_row *out)
-{
-    const pl_every_choice *choices = e->choices + (size_t)w * e->n;
-    uint64_t n_choices = 0, n_changes = 0, n_missed = 0;
-    for (size_t i = 0; i < e->n; i++) {
-        const pl_every_way *way =
-            rule == EVERY_HISTORY ? &choices[i].history : &choices[i].gate;
-        scores[i] = rule == EVERY_ORACLE ? choices[i].oracle : way->score;
-        n_choices += way->n_choices;
-        n_changes += way->n_changes;
-        n_missed += way->n_missed;
-    }
-    *out = (pl_every_row){.rule = every_rules[rule], .every = e->every[w]};
-    fill_every_row(e, scores, out);
-    if (rule != EVERY_ORACLE && n_choices > 0)
-        out->changes = (double)n_changes / (double)n_choices;
-    if (rule != EVERY_ORACLE)
-        out->read = rule == EVERY_HISTORY ? e->n_open - 1
-                                          : (double)n_missed / (double)e->n_targets;
-    return pl_score_sum(scores, e->n).nats;
-}
-
 pl_every_row *pl_every_rows(const pl_every_results *e)
 {
     const double once = pl_score_sum(e->once, e->n).nats;
@@ -147,9 +123,28 @@ pl_every_row *pl_every_rows(const pl_every_results *e)
     fill_every_row(e, e->once, &rows[0]);
     for (int w = 0; w < e->n_every; w++) {
         pl_every_row *own = &rows[1 + EVERY_RULES * w];
+        const pl_every_choice *choices = e->choices + (size_t)w * e->n;
         double gain[EVERY_RULES];
-        for (int rule = 0; rule < EVERY_RULES; rule++)
-            gain[rule] = once - compare_rule(e, w, rule, scores, &own[rule]);
+        for (int rule = 0; rule < EVERY_RULES; rule++) {
+            uint64_t n_choices = 0, n_changes = 0, n_missed = 0;
+            for (size_t i = 0; i < e->n; i++) {
+                const pl_every_way *way =
+                    rule == EVERY_HISTORY ? &choices[i].history : &choices[i].gate;
+                scores[i] = rule == EVERY_ORACLE ? choices[i].oracle : way->score;
+                n_choices += way->n_choices;
+                n_changes += way->n_changes;
+                n_missed += way->n_missed;
+            }
+            own[rule] = (pl_every_row){.rule = every_rules[rule], .every = e->every[w]};
+            fill_every_row(e, scores, &own[rule]);
+            if (rule != EVERY_ORACLE && n_choices > 0)
+                own[rule].changes = (double)n_changes / (double)n_choices;
+            if (rule != EVERY_ORACLE)
+                own[rule].read = rule == EVERY_HISTORY
+                                     ? e->n_open - 1
+                                     : (double)n_missed / (double)e->n_targets;
+            gain[rule] = once - pl_score_sum(scores, e->n).nats;
+        }
         for (int rule = 0; rule < EVERY_ORACLE; rule++)
             own[rule].share = gain[rule] / gain[EVERY_ORACLE];
     }

@@ -20,30 +20,6 @@ struct pl_scorer {
     bool loaded;
 };
 
-/* Opens lane i. On GPUs, lane i computes on GPU i. */
-static pl_status open_scorer_lane(const pl_scorer_options *options, int i, lane *out)
-{
-    pl_backend_options backend = {.name = options->backend,
-                                  .n_threads = 1,
-                                  .precision = options->precision,
-                                  .device = i,
-                                  .device_turns = true};
-    pl_model_options model = {.batch = options->batch, .context = options->context};
-    size_t n = (size_t)options->batch * (size_t)options->context;
-    void *memory = NULL;
-    out->model = options->model;
-    if (!options->model) {
-        PL_CHECK(pl_backend_open(&backend, &out->backend));
-        PL_CHECK(pl_model_create(out->backend, options->topology, &model, &out->model));
-    }
-    PL_CHECK(pl_try_alloc(n * (2 * sizeof(int32_t) + sizeof(float)),
-                          "a batch of windows to score", &memory));
-    out->tokens = memory;
-    out->targets = out->tokens + n;
-    out->losses = (float *)(out->targets + n);
-    return PL_OK;
-}
-
 pl_status pl_scorer_create(const pl_scorer_options *options, pl_scorer **out)
 {
     *out = NULL;
@@ -79,9 +55,28 @@ pl_status pl_scorer_create(const pl_scorer_options *options, pl_scorer **out)
     int n_lanes = options->model ? 1 : options->n_threads;
     scorer->lanes = pl_alloc((size_t)n_lanes * sizeof *scorer->lanes);
     scorer->loaded = options->model != NULL;
+    const pl_scorer_options *o = &scorer->options;
+    const pl_model_options model = {.batch = o->batch, .context = o->context};
+    const size_t n = (size_t)o->batch * (size_t)o->context;
     while (scorer->n_lanes < n_lanes) {
+        /* on GPUs, lane i computes on GPU i */
+        const pl_backend_options backend = {.name = o->backend,
+                                            .n_threads = 1,
+                                            .precision = o->precision,
+                                            .device = scorer->n_lanes,
+                                            .device_turns = true};
         lane *l = &scorer->lanes[scorer->n_lanes++];
-        PL_TRY(open_scorer_lane(&scorer->options, scorer->n_lanes - 1, l));
+        void *memory = NULL;
+        l->model = o->model;
+        if (!o->model) {
+            PL_TRY(pl_backend_open(&backend, &l->backend));
+            PL_TRY(pl_model_create(l->backend, o->topology, &model, &l->model));
+        }
+        PL_TRY(pl_try_alloc(n * (2 * sizeof(int32_t) + sizeof(float)),
+                            "a batch of windows to score", &memory));
+        l->tokens = memory;
+        l->targets = l->tokens + n;
+        l->losses = (float *)(l->targets + n);
         if (l->backend && l->backend->n_devices > 0 && l->backend->n_devices < n_lanes)
             n_lanes = l->backend->n_devices;
     }

@@ -371,34 +371,6 @@ done:
 }
 
 /* ---- scoring ---- */
-/* Adds the losses of the n tokens of a document from token `first` on. Windows slide by
- * half of the context, as in eval, and each target counts once (eval/scorer.h). */
-static pl_status add_losses(pl_model *model, int context, const int32_t *tokens, int n,
-                            int first, double *nats)
-{
-    const size_t T = (size_t)(context < n ? context : n);
-    const int step = pl_window_step(context);
-    int32_t *targets = pl_alloc(T * sizeof *targets);
-    float *losses = pl_alloc(T * sizeof *losses);
-    pl_status status = PL_OK;
-    for (int at = 0; at + 1 < n; at += step) {
-        const int len = n - 1 - at < context ? n - 1 - at : context;
-        const int skip = (int)pl_window_skip((uint32_t)at, (uint32_t)first,
-                                             (uint32_t)context, (uint32_t)step);
-        if (skip >= len)
-            continue; /* no target of this window counts */
-        for (int i = 0; i < len; i++)
-            targets[i] = i < skip ? -1 : tokens[at + 1 + i];
-        PL_TRY(pl_model_losses(model, tokens + at, targets, 1, len, losses));
-        for (int i = 0; i < len; i++)
-            *nats += (double)losses[i];
-    }
-done:
-    pl_free(losses);
-    pl_free(targets);
-    return status;
-}
-
 int pathloom_score_text(pathloom_model *m, const char *text, size_t len,
                         pathloom_score *score, pathloom_error *error)
 {
@@ -406,6 +378,8 @@ int pathloom_score_text(pathloom_model *m, const char *text, size_t len,
     const bool chooses = m->path < 0 && !m->from_folder;
     const int prefix = chooses ? m->mix.settings.prefix : 1;
     pl_buf tokens = {0}, before = {0}, all = {0};
+    int32_t *targets = NULL;
+    float *losses = NULL;
     answerer a;
     int path;
     pl_status status;
@@ -415,8 +389,25 @@ int pathloom_score_text(pathloom_model *m, const char *text, size_t len,
     const int n = count_tokens(&tokens), first = prefix > 1 ? prefix : 1;
     PL_TRY(choose_path(m, tokens_of(&tokens), n < prefix ? n : prefix, &path));
     PL_TRY(find_answerer(m, path, &a));
-    PL_TRY(add_losses(a.model, m->mix.arm.shape.context, tokens_of(&tokens), n, first,
-                      &score->nats));
+    /* Adds the losses of the tokens from `first` on. Windows slide by half of the
+     * context, as in eval, and each target counts once (eval/scorer.h). */
+    const int context = m->mix.arm.shape.context, step = pl_window_step(context);
+    const size_t T = (size_t)(context < n ? context : n);
+    targets = pl_alloc(T * sizeof *targets);
+    losses = pl_alloc(T * sizeof *losses);
+    for (int at = 0; at + 1 < n; at += step) {
+        const int most = n - 1 - at < context ? n - 1 - at : context;
+        const int skip = (int)pl_window_skip((uint32_t)at, (uint32_t)first,
+                                             (uint32_t)context, (uint32_t)step);
+        if (skip >= most)
+            continue; /* no target of this window counts */
+        const int32_t *window = tokens_of(&tokens) + at;
+        for (int i = 0; i < most; i++)
+            targets[i] = i < skip ? -1 : window[1 + i];
+        PL_TRY(pl_model_losses(a.model, window, targets, 1, most, losses));
+        for (int i = 0; i < most; i++)
+            score->nats += (double)losses[i];
+    }
     name_path(m, path, score->path);
     if (n > first) {
         score->n_tokens = (uint64_t)(n - first);
@@ -432,6 +423,8 @@ int pathloom_score_text(pathloom_model *m, const char *text, size_t len,
     score->bits_per_byte =
         score->n_bytes ? score->nats / log(2) / (double)score->n_bytes : NAN;
 done:
+    pl_free(losses);
+    pl_free(targets);
     pl_buf_destroy(&all);
     pl_buf_destroy(&before);
     pl_buf_destroy(&tokens);

@@ -19,51 +19,14 @@ struct pathloom_module {
     uint8_t *loaded; /* [chunks] whether a chunk is in `params` */
 };
 
-/* Writes the name of the arm whose topology describes a module. A merged module belongs
- * to the arm of the tag for which it was made. */
-static pl_status find_arm(pl_store *store, const char *module,
-                          char out[PL_MODULE_NAME_MAX])
-{
-    char tag_name[PL_MODULE_NAME_MAX];
-    pl_snapshot tag;
-    pl_arm_of_module(module, out, PL_MODULE_NAME_MAX);
-    if (!pl_merged_tag(module, tag_name))
-        return PL_OK;
-    PL_CHECK(pl_store_get_tag(store, tag_name, &tag));
-    pl_copy_text(out, PL_MODULE_NAME_MAX, tag.arm);
-    pl_snapshot_clear(&tag);
-    return PL_OK;
-}
-
-/* Finds the slot of the module in its arm, and checks that the version has this slot's
- * number of parameters. */
-static pl_status find_slot(pathloom_module *m)
-{
-    char arm[PL_MODULE_NAME_MAX];
-    const pl_version *v = &m->version;
-    uint64_t bytes = 0;
-    PL_CHECK(find_arm(m->run->store, v->module, arm));
-    PL_CHECK(pl_read_arm(m->run->store, arm, &m->arm, &m->topology));
-    const int index = pl_topology_find_module(m->topology, pl_module_place(v->module));
-    if (index < 0)
-        return pl_fail(PL_ERR_NOT_FOUND, "the arm %s does not define the tensors of %s",
-                       arm, v->module);
-    m->slot =
-        pl_topology_slot(m->topology, pl_topology_module_slot(m->topology, index));
-    PL_CHECK(pl_store_blob_bytes(m->run->store, &v->params, &bytes));
-    if (bytes != m->slot->n_params * sizeof(float))
-        return pl_fail(PL_ERR_DAMAGED,
-                       "the parameters of module %s have %llu bytes instead of %llu",
-                       v->module, (unsigned long long)bytes,
-                       (unsigned long long)(m->slot->n_params * sizeof(float)));
-    return PL_OK;
-}
-
 int pathloom_module_open(pathloom_run *run, const char *version, pathloom_module **out,
                          pathloom_error *error)
 {
     pl_module_at at;
+    char arm[PL_MODULE_NAME_MAX], tag_name[PL_MODULE_NAME_MAX];
+    uint64_t bytes = 0;
     pathloom_module *m = pl_alloc(sizeof *m);
+    const pl_version *v = &m->version;
     pl_status status;
     *out = NULL;
     m->run = run;
@@ -75,7 +38,27 @@ int pathloom_module_open(pathloom_run *run, const char *version, pathloom_module
                        "garbage collection has deleted the parameters of %s@%llu; only "
                        "the record of this version is left",
                        at.module, (unsigned long long)at.number));
-    PL_TRY(find_slot(m));
+    /* A merged module belongs to the arm of the tag for which it was made. */
+    pl_arm_of_module(v->module, arm, sizeof arm);
+    if (pl_merged_tag(v->module, tag_name)) {
+        pl_snapshot tag;
+        PL_TRY(pl_store_get_tag(run->store, tag_name, &tag));
+        pl_copy_text(arm, sizeof arm, tag.arm);
+        pl_snapshot_clear(&tag);
+    }
+    PL_TRY(pl_read_arm(run->store, arm, &m->arm, &m->topology));
+    const int index = pl_topology_find_module(m->topology, pl_module_place(v->module));
+    if (index < 0)
+        PL_TRY(pl_fail(PL_ERR_NOT_FOUND, "the arm %s does not define the tensors of %s",
+                       arm, v->module));
+    m->slot =
+        pl_topology_slot(m->topology, pl_topology_module_slot(m->topology, index));
+    PL_TRY(pl_store_blob_bytes(run->store, &v->params, &bytes));
+    if (bytes != m->slot->n_params * sizeof(float))
+        PL_TRY(pl_fail(PL_ERR_DAMAGED,
+                       "the parameters of module %s have %llu bytes instead of %llu",
+                       v->module, (unsigned long long)bytes,
+                       (unsigned long long)(m->slot->n_params * sizeof(float))));
     lib_version_fill(&m->version, &m->shown);
     *out = m;
     m = NULL;
@@ -130,18 +113,24 @@ int pathloom_module_shape(const pathloom_module *module, int i, pathloom_tensor 
  * far as the module has them. */
 enum { READ_BYTES = 64 << 20 };
 
-/* Reads the chunks that have the bytes [first, end) and were not read yet. Neighbouring
- * chunks are read by one call. */
-static pl_status load_bytes(pathloom_module *m, size_t first, size_t end)
+int pathloom_module_tensor(pathloom_module *m, int i, pathloom_tensor *tensor,
+                           pathloom_error *error)
 {
-    const size_t all = m->slot->n_params * sizeof(float);
-    const size_t n_chunks = (all + PL_CHUNK_BYTES - 1) / PL_CHUNK_BYTES;
+    pl_status status;
+    PL_TRY(describe_tensor(m, i, tensor));
+    const pl_tensor *t = pl_topology_tensor(m->topology, m->slot->first_tensor + i);
+    const size_t at = t->offset - m->slot->offset;
+    const size_t bytes = (size_t)t->rows * (size_t)t->cols * sizeof(float);
+    const size_t all = m->slot->n_params * sizeof(float), first = at * sizeof(float);
+    size_t end = first + bytes;
     if (!m->params) {
-        PL_CHECK(pl_try_alloc_bare(all, "a module's parameters", (void **)&m->params));
-        m->loaded = pl_alloc(n_chunks);
+        PL_TRY(pl_try_alloc_bare(all, "a module's parameters", (void **)&m->params));
+        m->loaded = pl_alloc((all + PL_CHUNK_BYTES - 1) / PL_CHUNK_BYTES);
     }
-    if (end - first < READ_BYTES)
+    if (bytes < READ_BYTES)
         end = all - first < READ_BYTES ? all : first + READ_BYTES;
+    /* Reads the chunks that have these bytes and were not read yet. Neighbouring chunks
+     * are read by one call. */
     for (size_t c = first / PL_CHUNK_BYTES; c * PL_CHUNK_BYTES < end; c++) {
         size_t last = c;
         while (last * PL_CHUNK_BYTES < end && !m->loaded[last])
@@ -150,22 +139,10 @@ static pl_status load_bytes(pathloom_module *m, size_t first, size_t end)
             continue;
         const size_t from = c * PL_CHUNK_BYTES;
         const size_t to = last * PL_CHUNK_BYTES < all ? last * PL_CHUNK_BYTES : all;
-        PL_CHECK(pl_store_read_blob(m->run->store, &m->version.params, from, to - from,
-                                    (uint8_t *)m->params + from));
+        PL_TRY(pl_store_read_blob(m->run->store, &m->version.params, from, to - from,
+                                  (uint8_t *)m->params + from));
         memset(m->loaded + c, 1, last - c);
     }
-    return PL_OK;
-}
-
-int pathloom_module_tensor(pathloom_module *m, int i, pathloom_tensor *tensor,
-                           pathloom_error *error)
-{
-    pl_status status;
-    PL_TRY(describe_tensor(m, i, tensor));
-    const pl_tensor *t = pl_topology_tensor(m->topology, m->slot->first_tensor + i);
-    const size_t at = t->offset - m->slot->offset;
-    const size_t n = (size_t)t->rows * (size_t)t->cols;
-    PL_TRY(load_bytes(m, at * sizeof(float), (at + n) * sizeof(float)));
     tensor->values = m->params + at;
 done:
     return lib_end(status, error);

@@ -121,33 +121,6 @@ static pl_status keep_matrix(making *k, size_t at, matrix_size size, pl_weight *
     return PL_OK;
 }
 
-/* Fills the module's block and makes its weights. */
-static pl_status keep_slot(making *k, const pl_slot *slot, const param_places *places)
-{
-    const pl_shape *s = k->shape;
-    pl_module *m = k->m;
-    for (int b = 0; b < m->n_blocks; b++) {
-        const block_params *at = &places->blocks[m->numbers[b]];
-        block_weights *out = &m->blocks[b];
-        out->of = m;
-        out->attn_norm = keep_floats(k, at->attn_norm, (size_t)s->width);
-        out->ffn_norm = keep_floats(k, at->ffn_norm, (size_t)s->width);
-        if (s->qk_norm)
-            out->head_norm = keep_floats(k, at->head_norm, head_gains(s));
-        for (int i = 0; i < WEIGHTS_PER_BLOCK; i++)
-            PL_CHECK(keep_matrix(k, at->matrices[i], model_weight_size(s, i),
-                                 &out->matrices[i]));
-    }
-    if (slot->kind == PL_SLOT_HEAD)
-        m->norm = keep_floats(k, places->norm, (size_t)s->width);
-    if (slot->kind == PL_SLOT_EMBED)
-        m->embed = keep_floats(k, places->embed, (size_t)s->vocab * (size_t)s->width);
-    if (has_classifier(s, slot))
-        PL_CHECK(keep_matrix(k, places->classifier, (matrix_size){s->vocab, s->width},
-                             &m->classifier));
-    return m->be->ops->sync(m->be);
-}
-
 pl_status pl_module_create(pl_backend *be, const pl_topology *t, int slot,
                            const float *params, pl_module **out)
 {
@@ -183,7 +156,26 @@ pl_status pl_module_create(pl_backend *be, const pl_topology *t, int slot,
         be->ops->upload(be, m->params, params, of->n_params * sizeof *params);
     }
     model_place_tensors(t, &places);
-    PL_TRY(keep_slot(&k, of, &places));
+    for (int b = 0; b < m->n_blocks; b++) {
+        const block_params *at = &places.blocks[m->numbers[b]];
+        block_weights *kept = &m->blocks[b];
+        kept->of = m;
+        kept->attn_norm = keep_floats(&k, at->attn_norm, (size_t)s->width);
+        kept->ffn_norm = keep_floats(&k, at->ffn_norm, (size_t)s->width);
+        if (s->qk_norm)
+            kept->head_norm = keep_floats(&k, at->head_norm, head_gains(s));
+        for (int i = 0; i < WEIGHTS_PER_BLOCK; i++)
+            PL_TRY(keep_matrix(&k, at->matrices[i], model_weight_size(s, i),
+                               &kept->matrices[i]));
+    }
+    if (of->kind == PL_SLOT_HEAD)
+        m->norm = keep_floats(&k, places.norm, (size_t)s->width);
+    if (of->kind == PL_SLOT_EMBED)
+        m->embed = keep_floats(&k, places.embed, (size_t)s->vocab * (size_t)s->width);
+    if (has_classifier(s, of))
+        PL_TRY(keep_matrix(&k, places.classifier, (matrix_size){s->vocab, s->width},
+                           &m->classifier));
+    PL_TRY(be->ops->sync(be));
     *out = m;
 done:
     if (k.staging)

@@ -75,28 +75,6 @@ static pl_status check_choice(const char *slot, int choice, int n_levels)
     return PL_OK;
 }
 
-/* Refuses a level whose blocks are all private, because it would have no modules to
- * choose. */
-static pl_status check_private(int n_blocks, const pl_topology_spec *spec)
-{
-    for (int b = n_blocks; b < PL_BLOCKS_MAX; b++)
-        if (spec->private_block[b])
-            return pl_fail(PL_ERR_CONFIG,
-                           "private block %d does not exist; the model has %d blocks",
-                           b, n_blocks);
-    for (int l = 0, b = 0; l < spec->n_levels; l++) {
-        int n_shared = 0;
-        for (int end = b + spec->blocks[l]; b < end; b++)
-            n_shared += !spec->private_block[b];
-        if (n_shared == 0)
-            return pl_fail(PL_ERR_CONFIG,
-                           "all %d blocks of level %d are private; leave one shared, "
-                           "or use one level with a module for each path",
-                           spec->blocks[l], l + 1);
-    }
-    return PL_OK;
-}
-
 /* If combinations are left out, checks that there are not too many combinations, that
  * the combinations left out exist, and that each expert is in a path. */
 static pl_status check_absent(const pl_topology_spec *spec)
@@ -183,5 +161,21 @@ pl_status topology_spec_complete(const pl_shape *shape, const pl_topology_spec *
             PL_ERR_CONFIG,
             "the levels have %lld blocks in all, but the model has %d; make them equal",
             (long long)sum, n_blocks);
-    return check_private(n_blocks, out);
+    for (int b = n_blocks; b < PL_BLOCKS_MAX; b++)
+        if (out->private_block[b])
+            return pl_fail(PL_ERR_CONFIG,
+                           "private block %d does not exist; the model has %d blocks",
+                           b, n_blocks);
+    /* a level whose blocks are all private would have no modules to choose */
+    for (int l = 0, b = 0; l < out->n_levels; l++) {
+        int n_shared = 0;
+        for (int end = b + out->blocks[l]; b < end; b++)
+            n_shared += !out->private_block[b];
+        if (n_shared == 0)
+            return pl_fail(PL_ERR_CONFIG,
+                           "all %d blocks of level %d are private; leave one shared, "
+                           "or use one level with a module for each path",
+                           out->blocks[l], l + 1);
+    }
+    return PL_OK;
 }

@@ -127,12 +127,6 @@ static pl_status choose_path(void *context, size_t item, int thread)
     return PL_OK;
 }
 
-static pl_status choose_paths(auction *a)
-{
-    size_t n_items = (a->n_pieces + PIECES_AN_ITEM - 1) / PIECES_AN_ITEM;
-    return pl_parallel(a->job->n_threads, n_items, choose_path, a);
-}
-
 static void join_path(auction *a, size_t number, int path)
 {
     piece *p = &a->pieces[number];
@@ -242,7 +236,8 @@ static pl_status hold_auction(auction *a)
     memset(a->bias, 0, n_paths * sizeof *a->bias);
     memset(a->raised, 0, n_paths * sizeof *a->raised);
     form_pieces(a);
-    PL_CHECK(choose_paths(a));
+    const size_t n_items = (a->n_pieces + PIECES_AN_ITEM - 1) / PIECES_AN_ITEM;
+    PL_CHECK(pl_parallel(a->job->n_threads, n_items, choose_path, a));
     for (int path = 0; path < a->job->router->n_paths; ++path) {
         a->heads[path] = NO_PIECE;
         a->load[path] = 0.0;
@@ -266,7 +261,7 @@ static pl_status hold_auction(auction *a)
         PL_CHECK(raise_prices(a, choose_raises(a, path, together)));
     }
     memcpy(a->bias, a->best, n_paths * sizeof *a->bias);
-    return choose_paths(a);
+    return pl_parallel(a->job->n_threads, n_items, choose_path, a);
 }
 
 pl_status balance_fit(const balance_job *job, double *bias, int *label, double *fullest)

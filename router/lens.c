@@ -94,28 +94,6 @@ static pl_status whiten_points(void *context, size_t item, int thread)
     return PL_OK;
 }
 
-static int n_clusters(const rows_fit *f)
-{
-    size_t n = f->n_sample / POINTS_A_CLUSTER;
-    return n < CLUSTERS ? (int)n : CLUSTERS;
-}
-
-static pl_status sharpen(rows_fit *f)
-{
-    size_t n_items = (f->n_sample + POINTS_A_ITEM - 1) / POINTS_A_ITEM;
-    size_t rank = (size_t)f->lens->rank;
-    sharpen_job job = {.points = f->sample,
-                       .n = f->n_sample,
-                       .dim = (int)f->white,
-                       .rank = (int)(rank < f->white ? rank : f->white),
-                       .clusters = n_clusters(f),
-                       .rounds = f->options->rounds,
-                       .seed = f->options->seed,
-                       .n_threads = f->options->n_threads};
-    PL_CHECK(pl_parallel(job.n_threads, n_items, whiten_points, f));
-    return sharpen_fit(&job, f->turn);
-}
-
 static pl_status fit_rows(lens *l, const float *features, size_t n,
                           const lens_options *options)
 {
@@ -139,9 +117,21 @@ static pl_status fit_rows(lens *l, const float *features, size_t n,
     f.sample = (float *)(f.turn + R * white);
     PL_TRY(fit_white(&f));
     /* sharpening needs enough points for at least two clusters */
-    const bool turned = options->rounds > 0 && f.white > 0 && n_clusters(&f) > 1;
-    if (turned)
-        PL_TRY(sharpen(&f));
+    const size_t most = f.n_sample / POINTS_A_CLUSTER;
+    const sharpen_job job = {.points = f.sample,
+                             .n = f.n_sample,
+                             .dim = (int)f.white,
+                             .rank = (int)(R < f.white ? R : f.white),
+                             .clusters = most < CLUSTERS ? (int)most : CLUSTERS,
+                             .rounds = options->rounds,
+                             .seed = options->seed,
+                             .n_threads = options->n_threads};
+    const bool turned = options->rounds > 0 && f.white > 0 && job.clusters > 1;
+    if (turned) {
+        const size_t n_items = (f.n_sample + POINTS_A_ITEM - 1) / POINTS_A_ITEM;
+        PL_TRY(pl_parallel(job.n_threads, n_items, whiten_points, &f));
+        PL_TRY(sharpen_fit(&job, f.turn));
+    }
     memset(l->rows, 0, R * C * sizeof *l->rows);
     for (size_t r = 0; r < R && r < f.white; ++r)
         for (size_t d = 0; d < C; ++d) {

@@ -105,11 +105,6 @@ static pl_status multiply_directions(void *context, size_t item, int thread)
     return PL_OK;
 }
 
-static pl_status multiply(work *w)
-{
-    return pl_parallel(w->job->n_threads, row_items(w->R), multiply_directions, w);
-}
-
 pl_status pca_fit(const pca_job *job, double *rows, double *variances)
 {
     if (job->n < 1 || job->rank < 1 || job->rank > job->dim || job->n_threads < 1)
@@ -150,14 +145,14 @@ pl_status pca_fit(const pca_job *job, double *rows, double *variances)
         w.q[i] = (double)pl_random_normal(w.job->seed, stream, i);
     orthonormalise(w.q, w.R, w.C);
     for (int step = 0; step < POWER_STEPS; ++step) {
-        PL_TRY(multiply(&w));
+        PL_TRY(pl_parallel(w.job->n_threads, row_items(w.R), multiply_directions, &w));
         memcpy(w.q, w.next, w.R * w.C * sizeof *w.q);
         orthonormalise(w.q, w.R, w.C);
     }
     /* Rayleigh-Ritz step: the eigenvectors of q C q^T rotate the rows of q into
      * principal components. */
     size_t R = w.R, C = w.C;
-    PL_TRY(multiply(&w));
+    PL_TRY(pl_parallel(w.job->n_threads, row_items(w.R), multiply_directions, &w));
     for (size_t i = 0; i < R; ++i)
         for (size_t j = 0; j < R; ++j)
             w.small[i * R + j] = dot_doubles(w.next + i * C, w.q + j * C, C);

@@ -230,20 +230,15 @@ static float path_loss(const token_terms *x, size_t p)
     return x->pair ? x->before[p] - x->pair[p] : -x->alone[p];
 }
 
-void prefix_lm_score(const pl_prefix_lm *lm, const int32_t *tokens, int n, double *nats)
+void pl_prefix_lm_nats(const pl_prefix_lm *lm, const int32_t *tokens, int n,
+                       double *nats)
 {
+    memset(nats, 0, (size_t)lm->n_paths * sizeof *nats);
     for (int t = 1; t < n; ++t) {
         const token_terms x = find_terms(lm, tokens[t - 1], tokens[t]);
         for (int p = 0; p < lm->n_paths; ++p)
             nats[p] += (double)path_loss(&x, (size_t)p);
     }
-}
-
-void pl_prefix_lm_nats(const pl_prefix_lm *lm, const int32_t *tokens, int n,
-                       double *nats)
-{
-    memset(nats, 0, (size_t)lm->n_paths * sizeof *nats);
-    prefix_lm_score(lm, tokens, n, nats);
 }
 
 void pl_prefix_lm_losses(const pl_prefix_lm *lm, const int *paths, int n_paths,

@@ -44,9 +44,5 @@ pl_status prefix_lm_create(int vocab, int n_paths, const uint32_t *buckets,
 /* Adds the tokens of a text, and its pairs, to the counts of a path. */
 void prefix_lm_add(pl_prefix_lm *lm, int path, const int32_t *tokens, int n);
 /* Computes the logarithms of a model. Call it after all texts were added, before
- * prefix_lm_score. */
+ * pl_prefix_lm_nats. */
 pl_status prefix_lm_finish(pl_prefix_lm *lm, int n_threads);
-/* Adds to nats [n_paths], for each path, the sum of -log p over all tokens except the
- * first. */
-void prefix_lm_score(const pl_prefix_lm *lm, const int32_t *tokens, int n,
-                     double *nats);

@@ -23,33 +23,6 @@ typedef struct fit {
     int *label;        /* [n] label of each document at one level */
 } fit;
 
-static pl_status check_levels(const pl_router_options *options)
-{
-    int64_t n_paths = 1;
-    if (options->n_paths < 1 || options->n_paths > ROUTER_PATHS_MAX)
-        return pl_fail(PL_ERR_CONFIG, "a router takes 1 to %d paths, not %d",
-                       (int)ROUTER_PATHS_MAX, options->n_paths);
-    if (options->kind != PL_ROUTER_PRODUCT)
-        return PL_OK;
-    if (options->n_levels < 1 || options->n_levels > PL_LEVELS_MAX)
-        return pl_fail(PL_ERR_CONFIG, "product k-means takes 1 to %d levels, not %d",
-                       (int)PL_LEVELS_MAX, options->n_levels);
-    for (int level = 0; level < options->n_levels; ++level) {
-        if (options->experts[level] < 1 || options->experts[level] > ROUTER_PATHS_MAX)
-            return pl_fail(PL_ERR_CONFIG, "level %d has %d experts; give 1 to %d",
-                           level + 1, options->experts[level], (int)ROUTER_PATHS_MAX);
-        n_paths *= options->experts[level];
-        if (n_paths > options->n_paths)
-            break;
-    }
-    if (n_paths != options->n_paths)
-        return pl_fail(PL_ERR_CONFIG,
-                       "the numbers of experts of all levels of product k-means must "
-                       "multiply to %d, the number of paths",
-                       options->n_paths);
-    return PL_OK;
-}
-
 static int levels_of(const pl_router_options *options)
 {
     return options->kind == PL_ROUTER_PRODUCT ? options->n_levels : 1;
@@ -74,7 +47,27 @@ static pl_status check_fit(const float *features, size_t n, int dim,
                        "the router's balance (%g), components (%d) and sharpen (%d) "
                        "must not be negative",
                        options->balance, options->components, options->sharpen);
-    PL_CHECK(check_levels(options));
+    if (options->n_paths < 1 || options->n_paths > ROUTER_PATHS_MAX)
+        return pl_fail(PL_ERR_CONFIG, "a router takes 1 to %d paths, not %d",
+                       (int)ROUTER_PATHS_MAX, options->n_paths);
+    const bool is_product = options->kind == PL_ROUTER_PRODUCT;
+    if (is_product && (options->n_levels < 1 || options->n_levels > PL_LEVELS_MAX))
+        return pl_fail(PL_ERR_CONFIG, "product k-means takes 1 to %d levels, not %d",
+                       (int)PL_LEVELS_MAX, options->n_levels);
+    int64_t product = 1;
+    for (int level = 0; is_product && level < options->n_levels; ++level) {
+        if (options->experts[level] < 1 || options->experts[level] > ROUTER_PATHS_MAX)
+            return pl_fail(PL_ERR_CONFIG, "level %d has %d experts; give 1 to %d",
+                           level + 1, options->experts[level], (int)ROUTER_PATHS_MAX);
+        product *= options->experts[level];
+        if (product > options->n_paths)
+            break;
+    }
+    if (is_product && product != options->n_paths)
+        return pl_fail(PL_ERR_CONFIG,
+                       "the numbers of experts of all levels of product k-means must "
+                       "multiply to %d, the number of paths",
+                       options->n_paths);
     const bool linear = options->kind == PL_ROUTER_LINEAR;
     const size_t n_paths = (size_t)options->n_paths;
     if (linear && !(options->decay >= 0.0))

@@ -207,12 +207,6 @@ static void take_slot_token(pl_batch *b, int slot, float *logits)
 }
 
 /* ---- joining ---- */
-static void list_taken(const pl_batch *b, bool taken[PL_DECODER_SLOTS_MAX])
-{
-    for (int i = 0; i < b->n_slots; i++)
-        taken[i] = b->places[i].taken || b->places[i].lent;
-}
-
 /* Fills in the fields that every kind of request uses. */
 static void take_place(pl_batch *b, place *p, const pl_batch_request *q)
 {
@@ -234,9 +228,8 @@ static pl_status on_rerouted_score(void *context, const pl_token_score *score)
     return p->scores ? p->score(p->context, score) : PL_OK;
 }
 
-static pl_status join_rerouted(pl_batch *b, const pl_batch_request *q)
+static pl_status join_rerouted(pl_batch *b, const pl_batch_request *q, bool *taken)
 {
-    bool taken[PL_DECODER_SLOTS_MAX];
     pl_generate_options scored = *q->options;
     const int n = q->routes->n_paths;
     if (scored.prompt_scores)
@@ -244,7 +237,6 @@ static pl_status join_rerouted(pl_batch *b, const pl_batch_request *q)
                        "a request with `route_every` cannot score the tokens of its "
                        "prompt; leave out `echo`");
     int *slots = pl_alloc((size_t)n * sizeof *slots);
-    list_taken(b, taken);
     for (int k = 0; k < n; k++) {
         slots[k] = prefix_cache_lend(b->prefixes, taken);
         taken[slots[k]] = true;
@@ -295,9 +287,10 @@ pl_status pl_batch_join(pl_batch *b, const pl_batch_request *q)
                        "%d of %d slots are free, too few for this request; try again "
                        "when a request has ended",
                        pl_batch_room(b), b->n_slots);
+    for (int i = 0; i < b->n_slots; i++)
+        taken[i] = b->places[i].taken || b->places[i].lent;
     if (q->routes)
-        return join_rerouted(b, q);
-    list_taken(b, taken);
+        return join_rerouted(b, q, taken);
     const prefix_match match =
         prefix_cache_choose(b->prefixes, taken, &prompt, !scored);
     place *p = &b->places[match.slot];
@@ -318,20 +311,6 @@ pl_status pl_batch_join(pl_batch *b, const pl_batch_request *q)
     p->scored = scored;
     take_place(b, p, q);
     return PL_OK;
-}
-
-/* Returns the slot of the request with unread tokens that joined first; -1: no request
- * has unread tokens. */
-static int next_reader(const pl_batch *b)
-{
-    int slot = -1;
-    for (int i = 0; i < b->n_slots; i++) {
-        const place *p = &b->places[i];
-        if (p->taken && is_reading(p) &&
-            (slot < 0 || p->number < b->places[slot].number))
-            slot = i;
-    }
-    return slot;
 }
 
 typedef struct prompt_rows {
@@ -424,7 +403,6 @@ pl_status pl_batch_step(pl_batch *b)
     int32_t slots[PL_DECODER_SLOTS_MAX], tokens[PL_DECODER_SLOTS_MAX];
     int at[PL_DECODER_SLOTS_MAX]; /* [n] index of the place of each row */
     int n = 0;
-    int slot, piece = 1;
     /* Ends requests whose clients have gone. */
     for (int i = 0; i < b->n_slots; i++) {
         place *p = &b->places[i];
@@ -443,9 +421,16 @@ pl_status pl_batch_step(pl_batch *b)
             begin_answer(b, i);
         }
     }
-    for (int left = READ; left > 0 && piece > 0 && (slot = next_reader(b)) >= 0;
-         left -= piece)
+    for (int left = READ, piece = 1; left > 0 && piece > 0; left -= piece) {
+        int slot = -1; /* of the request with unread tokens that joined first */
+        for (int i = 0; i < b->n_slots; i++)
+            if (b->places[i].taken && is_reading(&b->places[i]) &&
+                (slot < 0 || b->places[i].number < b->places[slot].number))
+                slot = i;
+        if (slot < 0)
+            break;
         piece = read_on(b, slot, left);
+    }
     for (int i = 0; i < b->n_slots; i++)
         if (b->places[i].taken && !is_reading(&b->places[i])) {
             at[n] = i;

@@ -248,42 +248,12 @@ static pl_status read_chat_key(void *context, const char *key, const pl_json *va
     return pl_completion_read_key(key, value, q->completion);
 }
 
-/* A prompt of one part becomes a text; a prompt of several parts becomes tokens, with
- * EOS and BOS between the parts. */
-static pl_status set_prompt(const chat_prompt *p, const pl_tokenizer *tokenizer,
-                            pl_completion *c)
-{
-    const int32_t bos = PL_TOKEN_BOS, eos = PL_TOKEN_EOS;
-    const size_t *ends = (const size_t *)(const void *)p->ends.data;
-    const size_t n = p->ends.len / sizeof *ends;
-    pl_buf tokens = {0};
-    pl_status status = PL_OK;
-    c->prompts = pl_alloc(sizeof *c->prompts);
-    c->n_prompts = 1;
-    if (n == 1) {
-        c->prompts[0].text = pl_alloc(p->text.len + 1);
-        memcpy(c->prompts[0].text, p->text.data, p->text.len);
-        return PL_OK;
-    }
-    for (size_t i = 0, at = 0; i < n && status == PL_OK; at = ends[i++]) {
-        pl_buf_append(&tokens, &bos, sizeof bos);
-        status = pl_tokenizer_encode(tokenizer, (const char *)p->text.data + at,
-                                     ends[i] - at, &tokens);
-        if (i + 1 < n)
-            pl_buf_append(&tokens, &eos, sizeof eos);
-    }
-    c->prompts[0].tokens = pl_alloc(tokens.len);
-    memcpy(c->prompts[0].tokens, tokens.data, tokens.len);
-    c->prompts[0].n_tokens = (int)(tokens.len / sizeof bos);
-    pl_buf_destroy(&tokens);
-    return status;
-}
-
 pl_status pl_chat_parse(const pl_chat_template *chat, const pl_tokenizer *tokenizer,
                         const char *body, size_t len, pl_completion *out)
 {
     chat_request q = {.chat = chat, .completion = out};
     chat_prompt prompt = {.text = {0}};
+    pl_buf tokens = {0};
     pl_completion_defaults(out);
     out->chat = true;
     /* longer than any context, so an answer may fill the context */
@@ -302,9 +272,31 @@ pl_status pl_chat_parse(const pl_chat_template *chat, const pl_tokenizer *tokeni
     for (int i = 0; i < STOPS_MAX && chat->stops[i]; i++)
         out->options.stop[at++] = pl_strdup(chat->stops[i]);
     PL_TRY(chat->write(&q, &prompt));
-    PL_TRY(set_prompt(&prompt, tokenizer, out));
+    /* A prompt of one part becomes a text; a prompt of several parts becomes tokens,
+     * with EOS and BOS between the parts. */
+    const int32_t bos = PL_TOKEN_BOS, eos = PL_TOKEN_EOS;
+    const char *text = (const char *)prompt.text.data;
+    const size_t *ends = (const size_t *)(const void *)prompt.ends.data;
+    const size_t n = prompt.ends.len / sizeof *ends;
+    pl_completion_prompt *to = out->prompts = pl_alloc(sizeof *out->prompts);
+    out->n_prompts = 1;
+    for (size_t i = 0, begin = 0; n != 1 && i < n; begin = ends[i++]) {
+        pl_buf_append(&tokens, &bos, sizeof bos);
+        PL_TRY(pl_tokenizer_encode(tokenizer, text + begin, ends[i] - begin, &tokens));
+        if (i + 1 < n)
+            pl_buf_append(&tokens, &eos, sizeof eos);
+    }
+    if (n == 1) {
+        to->text = pl_alloc(prompt.text.len + 1);
+        memcpy(to->text, text, prompt.text.len);
+    } else {
+        to->tokens = pl_alloc(tokens.len);
+        memcpy(to->tokens, tokens.data, tokens.len);
+        to->n_tokens = (int)(tokens.len / sizeof bos);
+    }
     PL_TRY(pl_completion_check(out));
 done:
+    pl_buf_destroy(&tokens);
     pl_buf_destroy(&prompt.text);
     pl_buf_destroy(&prompt.ends);
     for (int i = 0; i < q.n; i++)

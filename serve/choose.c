@@ -140,22 +140,6 @@ static int take_candidates(pl_chooser *chooser, const float *logits, float highe
                        choice->top_p * sum_weights(chooser->weight, n));
 }
 
-/* Returns the candidate at which the running sum of weights passes u * (sum of
- * weights); never a candidate with weight 0. */
-static int32_t draw_candidate(const pl_chooser *chooser, int n, double u)
-{
-    double target = u * sum_weights(chooser->weight, n), sum = 0.0;
-    int last = 0;
-    for (int i = 0; i < n; ++i) {
-        if (chooser->weight[i] > 0.0)
-            last = i;
-        sum += chooser->weight[i];
-        if (sum > target)
-            return chooser->token[i];
-    }
-    return chooser->token[last];
-}
-
 pl_status pl_choose_token(pl_chooser *chooser, const float *logits,
                           const pl_choice *choice, uint64_t index, int32_t *token)
 {
@@ -192,6 +176,14 @@ pl_status pl_choose_token(pl_chooser *chooser, const float *logits,
         return PL_OK;
     int n = take_candidates(chooser, logits, logits[*token], choice);
     double u = pl_random_uniform(choice->seed, pl_stream("choose", 0, 0), index);
-    *token = draw_candidate(chooser, n, u);
+    /* draws the candidate at which the running sum of weights passes u * (sum of
+     * weights); never a candidate with weight 0 */
+    double target = u * sum_weights(chooser->weight, n), sum = 0.0;
+    *token = chooser->token[0];
+    for (int i = 0; i < n && !(sum > target); ++i) {
+        if (chooser->weight[i] > 0.0)
+            *token = chooser->token[i];
+        sum += chooser->weight[i];
+    }
     return PL_OK;
 }

@@ -19,13 +19,6 @@ static pl_status wrong_value(const char *key, const char *what)
     return pl_fail(PL_ERR_USAGE, "`%s` must be %s", key, what);
 }
 
-static char *copy_text(const char *text, size_t len)
-{
-    char *copy = pl_alloc(len + 1);
-    memcpy(copy, text, len);
-    return copy; /* pl_alloc fills with zeros, so the copy is terminated */
-}
-
 static pl_status read_whole_number(const pl_json *value, const char *key, int64_t least,
                                    int64_t most, int64_t *out)
 {
@@ -87,7 +80,7 @@ pl_status pl_completion_read_prompts(const pl_json *value, const char *key,
             return wrong_value(key, "a text without the character U+0000");
         c->n_prompts++;
         if (text)
-            prompt->text = copy_text(text, len);
+            prompt->text = pl_strdup(text);
         else
             PL_CHECK(pl_completion_read_tokens(item, key, &prompt->tokens,
                                                &prompt->n_tokens));
@@ -123,7 +116,7 @@ static pl_status read_stop(const pl_json *value, pl_completion *c)
         if (!text || len == 0 || strlen(text) != len)
             return wrong_value("stop", "one text, or a list of at most 4 texts, not "
                                        "empty and without the character U+0000");
-        c->options.stop[i] = copy_text(text, len);
+        c->options.stop[i] = pl_strdup(text);
     }
     return PL_OK;
 }

@@ -47,8 +47,7 @@ static pl_status write_weights(const pl_export *e, const char *path)
     /* The header is padded with blanks, so that the data begins at a multiple of 8. */
     while (text.len % HEADER_ALIGNMENT != 0)
         pl_buf_append(&text, " ", 1);
-    for (int i = 0; i < 8; i++)
-        len[i] = (uint8_t)((uint64_t)text.len >> 8 * i);
+    pl_le_put(len, text.len, sizeof len);
     PL_TRY(pl_output_write(out, len, sizeof len));
     PL_TRY(pl_output_write(out, text.data, text.len));
     for (int i = 0; i < pl_topology_n_tensors(e->topology); i++)

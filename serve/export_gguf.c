@@ -89,11 +89,6 @@ static pl_status put_tokenizer_of(const pl_export *e, gguf_head *h)
     return status;
 }
 
-static const char *architecture_of(const pl_shape *s)
-{
-    return s->qk_norm ? "qwen3" : "llama";
-}
-
 static pl_weight_type type_of(const pl_export *e, const pl_tensor *t)
 {
     if (weight_is_vector(t))
@@ -102,9 +97,14 @@ static pl_weight_type type_of(const pl_export *e, const pl_tensor *t)
     return odd ? PL_WEIGHT_F16 : e->type;
 }
 
-/* Writes the keys of the shape, which begin with the name of the architecture. */
-static void put_shape(const pl_shape *s, gguf_head *h)
+pl_status pl_export_gguf(const pl_export *e, const char *path)
 {
+    gguf_head head = {.n_keys = 0};
+    pl_buf bytes = {0};
+    pl_output *out = NULL;
+    pl_status status = PL_OK;
+    char name[PL_NAME_MAX], key[64];
+    const pl_shape *s = pl_topology_shape(e->topology);
     const struct {
         const char *name;
         int value;
@@ -123,26 +123,8 @@ static void put_shape(const pl_shape *s, gguf_head *h)
         double value;
     } reals[] = {{"attention.layer_norm_rms_epsilon", s->norm_eps},
                  {"rope.freq_base", s->rope_theta}};
-    char key[64];
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        snprintf(key, sizeof key, "%s.%s", architecture_of(s), sizes[i].name);
-        gguf_put_u32(h, key, (uint32_t)sizes[i].value);
-    }
-    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++) {
-        snprintf(key, sizeof key, "%s.%s", architecture_of(s), reals[i].name);
-        gguf_put_f32(h, key, reals[i].value);
-    }
-}
-
-pl_status pl_export_gguf(const pl_export *e, const char *path)
-{
-    gguf_head head = {.n_keys = 0};
-    pl_buf bytes = {0};
-    pl_output *out = NULL;
-    pl_status status = PL_OK;
-    char name[PL_NAME_MAX];
-    const pl_shape *s = pl_topology_shape(e->topology);
-    gguf_put_text(&head, "general.architecture", architecture_of(s));
+    const char *architecture = s->qk_norm ? "qwen3" : "llama";
+    gguf_put_text(&head, "general.architecture", architecture);
     gguf_put_text(&head, "general.type", "model");
     gguf_put_text(&head, "general.name", e->name);
     gguf_put_u32(&head, "general.file_type", file_types[e->type]);
@@ -151,7 +133,15 @@ pl_status pl_export_gguf(const pl_export *e, const char *path)
         gguf_put_u32(&head, "general.quantization_version", QUANTISATION);
     for (int i = 0; i < e->n_notes; i++)
         gguf_put_text(&head, e->notes[i].key, e->notes[i].value);
-    put_shape(s, &head);
+    /* the keys of the shape begin with the name of the architecture */
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        snprintf(key, sizeof key, "%s.%s", architecture, sizes[i].name);
+        gguf_put_u32(&head, key, (uint32_t)sizes[i].value);
+    }
+    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++) {
+        snprintf(key, sizeof key, "%s.%s", architecture, reals[i].name);
+        gguf_put_f32(&head, key, reals[i].value);
+    }
     PL_TRY(put_tokenizer_of(e, &head));
     for (int i = 0; i < pl_topology_n_tensors(e->topology); i++) {
         const pl_tensor *t = pl_topology_tensor(e->topology, i);

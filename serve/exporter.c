@@ -22,25 +22,6 @@ struct pl_exporter {
     void *context;
 };
 
-static enum MHD_Result respond_metrics(const pl_exporter *e, struct MHD_Connection *c,
-                                       bool as_json)
-{
-    pl_json *status = NULL;
-    pl_buf text = {0};
-    if (e->hub(e->context, &status) != PL_OK)
-        return http_reply_text(c, MHD_HTTP_SERVICE_UNAVAILABLE, pl_last_error());
-    if (as_json)
-        pl_json_write(status, 0, &text);
-    else
-        pl_metrics_write(status, &text);
-    enum MHD_Result result = http_reply(
-        c, MHD_HTTP_OK, as_json ? "application/json" : "text/plain; version=0.0.4",
-        text.data, text.len);
-    pl_json_destroy(&status);
-    pl_buf_destroy(&text);
-    return result;
-}
-
 static enum MHD_Result on_metrics_request(void *context, struct MHD_Connection *c,
                                           const char *url, const char *method,
                                           const char *version, const char *upload,
@@ -56,12 +37,24 @@ static enum MHD_Result on_metrics_request(void *context, struct MHD_Connection *
         return http_reply_text(c, MHD_HTTP_FORBIDDEN, doubt);
     if (!http_only_reads(method))
         return http_refuse_method(c);
-    if (strcmp(url, "/metrics") == 0)
-        return respond_metrics(e, c, false);
-    if (strcmp(url, "/metrics.json") == 0)
-        return respond_metrics(e, c, true);
-    return http_reply_text(c, MHD_HTTP_NOT_FOUND,
-                           "this server has only /metrics and /metrics.json\n");
+    const bool as_json = strcmp(url, "/metrics.json") == 0;
+    if (!as_json && strcmp(url, "/metrics") != 0)
+        return http_reply_text(c, MHD_HTTP_NOT_FOUND,
+                               "this server has only /metrics and /metrics.json\n");
+    pl_json *status = NULL;
+    pl_buf text = {0};
+    if (e->hub(e->context, &status) != PL_OK)
+        return http_reply_text(c, MHD_HTTP_SERVICE_UNAVAILABLE, pl_last_error());
+    if (as_json)
+        pl_json_write(status, 0, &text);
+    else
+        pl_metrics_write(status, &text);
+    enum MHD_Result result = http_reply(
+        c, MHD_HTTP_OK, as_json ? "application/json" : "text/plain; version=0.0.4",
+        text.data, text.len);
+    pl_json_destroy(&status);
+    pl_buf_destroy(&text);
+    return result;
 }
 
 static pl_status parse_listen(const char *listen, http_listen *out)

@@ -12,8 +12,7 @@ static const uint32_t tensor_types[PL_WEIGHT_COUNT] = {0, 1, 30, 8};
 static void add_le_value(pl_buf *out, uint64_t value, size_t n_bytes)
 {
     uint8_t bytes[8];
-    for (size_t i = 0; i < n_bytes; i++)
-        bytes[i] = (uint8_t)(value >> 8 * i);
+    pl_le_put(bytes, value, n_bytes);
     pl_buf_append(out, bytes, n_bytes);
 }
 

@@ -153,14 +153,6 @@ static bool is_own_host(const http_site *site, const char *host)
     return false;
 }
 
-static bool is_own_origin(const char *origin, const char *host)
-{
-    const char *name = strstr(origin, "://");
-    return name &&
-           (pl_starts_with(origin, "http://") || pl_starts_with(origin, "https://")) &&
-           strcasecmp(name + strlen("://"), host) == 0;
-}
-
 /* A browser sends no Origin with some requests of foreign pages (for images, for
  * example), but says in Sec-Fetch-Site that the page is foreign. A user may follow a
  * link from a foreign page to the page of the server ("/"). */
@@ -178,7 +170,12 @@ const char *http_site_doubt(const http_site *site, struct MHD_Connection *c,
     if (site->cors && origin &&
         (strcmp(site->cors, "*") == 0 || strcmp(site->cors, origin) == 0))
         return NULL;
-    if ((origin && !is_own_origin(origin, host)) ||
+    const char *name = origin ? strstr(origin, "://") : NULL;
+    const bool is_own_origin =
+        name &&
+        (pl_starts_with(origin, "http://") || pl_starts_with(origin, "https://")) &&
+        strcasecmp(name + strlen("://"), host) == 0;
+    if ((origin && !is_own_origin) ||
         (!origin && from && strcmp(url, "/") != 0 &&
          (strcmp(from, "cross-site") == 0 || strcmp(from, "same-site") == 0)))
         return "the request comes from a page of a different site, which this server "
@@ -278,25 +275,6 @@ size_t http_unescape(void *context, struct MHD_Connection *c, char *text)
 }
 
 /* ---- where a server listens ---- */
-/* Looks up a name; an IPv4 address is preferred, because most clients try it first. */
-static bool find_host(const char *name, http_listen *out)
-{
-    const struct addrinfo wish = {.ai_socktype = SOCK_STREAM};
-    struct addrinfo *all = NULL;
-    if (getaddrinfo(name, NULL, &wish, &all) != 0)
-        return false;
-    const struct addrinfo *best = NULL;
-    for (const struct addrinfo *at = all; at; at = at->ai_next)
-        if (at->ai_family == AF_INET && (!best || best->ai_family != AF_INET))
-            best = at;
-        else if (at->ai_family == AF_INET6 && !best)
-            best = at;
-    if (best)
-        memcpy(&out->at, best->ai_addr, best->ai_addrlen);
-    freeaddrinfo(all);
-    return best != NULL;
-}
-
 pl_status http_listen_parse(const char *listen, const char *option, http_listen *out)
 {
     char text[PL_ADDRESS_MAX], bare[INET6_ADDRSTRLEN] = "";
@@ -313,7 +291,19 @@ pl_status http_listen_parse(const char *listen, const char *option, http_listen 
     } else if (good && a.is_anywhere) {
         out->at.v4.sin_family = AF_INET;
     } else if (good) {
-        good = find_host(a.host, out);
+        /* an IPv4 address is preferred, because most clients try it first */
+        const struct addrinfo wish = {.ai_socktype = SOCK_STREAM}, *best = NULL;
+        struct addrinfo *all = NULL;
+        good = getaddrinfo(a.host, NULL, &wish, &all) == 0;
+        for (const struct addrinfo *at = all; good && at; at = at->ai_next)
+            if ((at->ai_family == AF_INET && (!best || best->ai_family != AF_INET)) ||
+                (at->ai_family == AF_INET6 && !best))
+                best = at;
+        if (best)
+            memcpy(&out->at, best->ai_addr, best->ai_addrlen);
+        if (good)
+            freeaddrinfo(all);
+        good = best != NULL;
     }
     if (!good)
         return pl_fail(PL_ERR_USAGE,

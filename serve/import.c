@@ -76,17 +76,6 @@ done:
 }
 
 /* ---- tensors ---- */
-/* Returns the name of a tensor in our models. A model that was saved without its head
- * (AutoModel of transformers) has names without "model.". */
-static const char *whole_name(const char *name, char out[NAME_BYTES])
-{
-    const bool bare = pl_starts_with(name, "layers.") ||
-                      strcmp(name, "norm.weight") == 0 ||
-                      strcmp(name, "embed_tokens.weight") == 0;
-    snprintf(out, NAME_BYTES, "%s%.200s", bare ? "model." : "", name);
-    return out;
-}
-
 static const st_tensor *find_stored_tensor(const pl_import *m, const char *name,
                                            safetensors **file)
 {
@@ -152,24 +141,15 @@ static pl_status check_tensor(const pl_import *m, const pl_tensor *want)
     return status;
 }
 
-/* Whether the tensor is a copy of the embedding: a model with tied embeddings is
- * sometimes stored with both matrices. */
-static bool is_tied_copy(const pl_import *m, const st_tensor *t)
-{
-    safetensors *file = NULL;
-    const st_tensor *embed = find_model_tensor(m, "model.embed_tokens.weight", &file);
-    return m->shape.tied && strcmp(t->name, "lm_head.weight") == 0 && embed &&
-           strcmp(embed->dtype, t->dtype) == 0 && embed->n_bytes == t->n_bytes &&
-           memcmp(embed->data, t->data, t->n_bytes) == 0;
-}
-
 /* Old programs stored what can be computed: rotary frequencies and tables, masks. */
 static const char *const derived[] = {".rotary_emb.inv_freq", ".rotary_emb.cos_cached",
                                       ".rotary_emb.sin_cached", ".masked_bias",
                                       "position_ids"};
 
 /* Refuses a tensor that the import would not use (a bias, an adapter, a second copy),
- * so that no tensor is lost silently. */
+ * so that no tensor is lost silently. A model that was saved without its head
+ * (AutoModel of transformers) has names without "model.". A model with tied embeddings
+ * is sometimes stored with both matrices, which must then be equal. */
 static pl_status check_known(pl_import *m, const pl_topology *t, safetensors *file,
                              const st_tensor *tensor)
 {
@@ -182,7 +162,10 @@ static pl_status check_known(pl_import *m, const pl_topology *t, safetensors *fi
     bool is_derived = false, is_ours = false;
     for (size_t i = 0; i < sizeof derived / sizeof *derived; i++)
         is_derived = is_derived || pl_ends_with(tensor->name, derived[i]);
-    whole_name(tensor->name, name);
+    const bool bare = pl_starts_with(tensor->name, "layers.") ||
+                      strcmp(tensor->name, "norm.weight") == 0 ||
+                      strcmp(tensor->name, "embed_tokens.weight") == 0;
+    snprintf(name, sizeof name, "%s%.200s", bare ? "model." : "", tensor->name);
     for (int i = 0; i < pl_topology_n_tensors(t) && !is_ours; i++)
         is_ours = strcmp(pl_topology_tensor(t, i)->name, name) == 0;
     safetensors *other = NULL;
@@ -190,9 +173,16 @@ static pl_status check_known(pl_import *m, const pl_topology *t, safetensors *fi
         return pl_fail(PL_ERR_DATA, "%s has both %.128s and %.128s; remove one",
                        safetensors_name(other), name, tensor->name);
     m->n_derived += is_derived;
-    if (is_derived || is_ours || is_tied_copy(m, tensor))
+    if (is_derived || is_ours)
         return PL_OK;
-    if (m->shape.tied && strcmp(tensor->name, "lm_head.weight") == 0)
+    const bool is_tied_head =
+        m->shape.tied && strcmp(tensor->name, "lm_head.weight") == 0;
+    const st_tensor *embed = find_model_tensor(m, "model.embed_tokens.weight", &other);
+    if (is_tied_head && embed && strcmp(embed->dtype, tensor->dtype) == 0 &&
+        embed->n_bytes == tensor->n_bytes &&
+        memcmp(embed->data, tensor->data, tensor->n_bytes) == 0)
+        return PL_OK;
+    if (is_tied_head)
         return pl_fail(PL_ERR_DATA,
                        "%s: tie_word_embeddings is true but lm_head.weight is not the "
                        "embedding; set tie_word_embeddings to false in config.json",
@@ -204,9 +194,9 @@ static pl_status check_known(pl_import *m, const pl_topology *t, safetensors *fi
 }
 
 /* ---- opening ---- */
-/* Refuses a file of a format that is often downloaded in place of safetensors. */
-static pl_status refuse_format(const char *path)
+pl_status pl_import_open(const char *path, pl_import **out)
 {
+    /* files that are often downloaded in place of safetensors */
     static const struct {
         const char *suffix, *name;
     } formats[] = {{".gguf", "a GGUF file"},
@@ -214,17 +204,6 @@ static pl_status refuse_format(const char *path)
                    {".pt", "a PyTorch file"},
                    {".pth", "a PyTorch file"},
                    {".ckpt", "a PyTorch file"}};
-    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
-        if (pl_ends_with(path, formats[i].suffix))
-            return pl_fail(PL_ERR_UNSUPPORTED,
-                           "%.256s is %s, which cannot be imported: give the folder of "
-                           "the model in the safetensors format",
-                           path, formats[i].name);
-    return PL_OK;
-}
-
-pl_status pl_import_open(const char *path, pl_import **out)
-{
     pl_import *m = pl_alloc(sizeof *m);
     pl_topology *t = NULL;
     pl_buf text = {0};
@@ -242,8 +221,12 @@ pl_status pl_import_open(const char *path, pl_import **out)
         pl_copy_text(m->folder, sizeof m->folder, path);
     else
         pl_path_above(m->folder, path);
-    if (!is_folder)
-        PL_TRY(refuse_format(path));
+    for (size_t i = 0; !is_folder && i < sizeof formats / sizeof *formats; i++)
+        if (pl_ends_with(path, formats[i].suffix))
+            PL_TRY(pl_fail(PL_ERR_UNSUPPORTED,
+                           "%.256s is %s, which cannot be imported: give the folder of "
+                           "the model in the safetensors format",
+                           path, formats[i].name));
     if (!pl_path_exists(pl_join(config, m->folder, "config.json")))
         PL_TRY(pl_fail(PL_ERR_NOT_FOUND,
                        "there is no config.json in %s; give the folder of a Llama "

@@ -232,19 +232,13 @@ done:
 }
 
 /* ---- writing ---- */
-static pl_json *rope_parameters(const pl_shape *s)
-{
-    pl_json *rope = pl_json_object();
-    pl_json_set_text(rope, "rope_type", "default");
-    pl_json_set_real(rope, "rope_theta", s->rope_theta);
-    return rope;
-}
-
 /* rope_theta and dtype are written twice, because older and newer programs read
  * different fields. */
 void llama_config_write(const pl_shape *s, const char *dtype, pl_buf *out)
 {
-    pl_json *o = pl_json_object(), *names = pl_json_array();
+    pl_json *o = pl_json_object(), *names = pl_json_array(), *rope = pl_json_object();
+    pl_json_set_text(rope, "rope_type", "default");
+    pl_json_set_real(rope, "rope_theta", s->rope_theta);
     pl_json_push(names, pl_json_make_text(architectures[s->qk_norm].class_name));
     pl_json_set(o, "architectures", names);
     pl_json_set_bool(o, "attention_bias", false);
@@ -267,7 +261,7 @@ void llama_config_write(const pl_shape *s, const char *dtype, pl_buf *out)
     if (!s->qk_norm)
         pl_json_set_int(o, "pretraining_tp", 1);
     pl_json_set_real(o, "rms_norm_eps", s->norm_eps);
-    pl_json_set(o, "rope_parameters", rope_parameters(s));
+    pl_json_set(o, "rope_parameters", rope);
     pl_json_set_real(o, "rope_theta", s->rope_theta);
     pl_json_set_bool(o, "tie_word_embeddings", s->tied);
     pl_json_set_text(o, "torch_dtype", dtype);

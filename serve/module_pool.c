@@ -249,21 +249,19 @@ pl_status pl_module_pool_compare(pl_module_pool *pool, const pl_pooled_path *pat
 }
 
 /* ---- plan ---- */
-static uint64_t sum_slots(const pl_backend *be, const pl_topology *t, bool experts)
+uint64_t pl_modules_bytes(const pl_backend *be, const pl_topology *t)
 {
     uint64_t bytes = 0;
     for (int slot = 0; slot < pl_topology_n_slots(t); slot++)
-        bytes += (experts ? (uint64_t)pl_topology_slot(t, slot)->n_experts : 1) *
+        bytes += (uint64_t)pl_topology_slot(t, slot)->n_experts *
                  pl_module_bytes(be, t, slot);
     return bytes;
 }
 
-uint64_t pl_modules_bytes(const pl_backend *be, const pl_topology *t)
-{
-    return sum_slots(be, t, true);
-}
-
 uint64_t pl_path_bytes(const pl_backend *be, const pl_topology *t)
 {
-    return sum_slots(be, t, false);
+    uint64_t bytes = 0;
+    for (int slot = 0; slot < pl_topology_n_slots(t); slot++)
+        bytes += pl_module_bytes(be, t, slot);
+    return bytes;
 }

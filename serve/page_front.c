@@ -77,21 +77,6 @@ static enum MHD_Result note_argument(void *context, enum MHD_ValueKind kind,
     return MHD_YES;
 }
 
-/* Returns NULL if the URL or an argument is too long, or there are too many
- * arguments. */
-static pl_page_question *make_question(struct MHD_Connection *c, const char *url)
-{
-    pl_page_question *q = pl_alloc(sizeof *q);
-    q->owners = 1;
-    if (!pl_copy_text(q->url, sizeof q->url, url) ||
-        mhd.MHD_get_connection_values(c, MHD_GET_ARGUMENT_KIND, note_argument, q) < 0 ||
-        q->refused || pl_queue_create(&q->answers) != PL_OK) {
-        release_question(q);
-        return NULL;
-    }
-    return q;
-}
-
 pl_page_question *pl_page_front_take(pl_page_front *front, int timeout_ms)
 {
     return pl_queue_pop(front->questions, timeout_ms);
@@ -153,11 +138,16 @@ static enum MHD_Result reply_to_question(pl_page_front *f, struct MHD_Connection
 {
     struct pollfd closed = {.fd = http_socket(c), .events = POLLRDHUP};
     const int64_t until = pl_now_ms() + BUSY_MS;
-    pl_page_question *q = make_question(c, url);
-    if (!q)
+    pl_page_question *q = pl_alloc(sizeof *q);
+    q->owners = 1;
+    if (!pl_copy_text(q->url, sizeof q->url, url) ||
+        mhd.MHD_get_connection_values(c, MHD_GET_ARGUMENT_KIND, note_argument, q) < 0 ||
+        q->refused || pl_queue_create(&q->answers) != PL_OK) {
+        release_question(q);
         return http_reply_text(c, MHD_HTTP_BAD_REQUEST,
                                "the URL has too many arguments, or a part of the URL "
                                "is too long\n");
+    }
     note_watcher(f);
     server_client_is_busy(http_client(c));
     bool answered = ask_owner(f, q);

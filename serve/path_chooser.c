@@ -29,11 +29,6 @@ struct pl_path_chooser {
     double *costs;     /* [n_paths] the router's costs; used in both ways of choosing */
 };
 
-static pl_model_options prefix_model(const pl_answer_settings *settings)
-{
-    return (pl_model_options){.batch = 1, .context = settings->prefix};
-}
-
 pl_status pl_path_chooser_open(const pl_answer_settings *settings, pl_store *store,
                                pl_path_chooser **out)
 {
@@ -103,7 +98,7 @@ const pl_prefix_lm *pl_path_chooser_router(const pl_path_chooser *c)
 uint64_t pl_path_chooser_bytes(const pl_path_chooser *c, const pl_topology *topology)
 {
     pl_model_plan plan;
-    const pl_model_options model = prefix_model(c->settings);
+    const pl_model_options model = {.batch = 1, .context = c->settings->prefix};
     pl_model_plan_on(c->backend, topology, &model, &plan);
     return pl_modules_bytes(c->backend, topology) + pl_model_plan_sum(&plan) -
            plan.params_bytes;
@@ -112,7 +107,7 @@ uint64_t pl_path_chooser_bytes(const pl_path_chooser *c, const pl_topology *topo
 pl_status pl_path_chooser_by_likelihood(pl_path_chooser *c, const pl_arm *arm,
                                         const pl_topology *topology, int n_held)
 {
-    const pl_model_options model = prefix_model(c->settings);
+    const pl_model_options model = {.batch = 1, .context = c->settings->prefix};
     c->arm = arm;
     c->topology = topology;
     c->nats = pl_alloc((size_t)pl_topology_n_paths(topology) * sizeof *c->nats);

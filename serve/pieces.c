@@ -16,26 +16,17 @@ static size_t length_of(uint8_t first)
     return first >= 0xf0 && first <= 0xf4 ? 4 : 0;
 }
 
-/* Whether `second` may follow `first`. This excludes overlong forms, surrogates, and
- * values above U+10FFFF. */
-static bool may_follow(uint8_t first, uint8_t second)
-{
-    uint8_t low = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
-    uint8_t high = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
-    return second >= low && second <= high;
-}
-
 /* Returns how many of the first bytes belong to one character; *whole becomes true if
- * this character is complete. */
+ * this character is complete. The second byte has a smaller range after some first
+ * bytes, which excludes overlong forms, surrogates, and values above U+10FFFF. */
 static size_t match_character(const uint8_t *data, size_t len, bool *whole)
 {
     size_t need = length_of(data[0]), n = 1;
-    while (n < need && n < len) {
-        bool fits =
-            n == 1 ? may_follow(data[0], data[1]) : data[n] >= 0x80 && data[n] <= 0xbf;
-        if (!fits)
-            break;
-        ++n;
+    uint8_t low = data[0] == 0xe0 ? 0xa0 : data[0] == 0xf0 ? 0x90 : 0x80;
+    uint8_t high = data[0] == 0xed ? 0x9f : data[0] == 0xf4 ? 0x8f : 0xbf;
+    for (; n < need && n < len && data[n] >= low && data[n] <= high; ++n) {
+        low = 0x80;
+        high = 0xbf;
     }
     *whole = need > 0 && n == need;
     return n;

@@ -40,24 +40,6 @@ void prefix_cache_destroy(prefix_cache **cache)
     *cache = NULL;
 }
 
-/* Returns how many of the prompt's first tokens need not be read: for these tokens the
- * slot has keys and values with exactly the bytes that reading would give. */
-static int match_prompt(const prefix_cache *c, int slot, const prefix_prompt *prompt)
-{
-    const kept_prompt *k = &c->slots[slot];
-    const int32_t *tokens = (const int32_t *)(const void *)k->tokens.data;
-    const int n = prompt->n, kept = (int)(k->tokens.len / sizeof(int32_t));
-    int same = 0;
-    if (k->contents != prompt->contents || k->asker != prompt->asker)
-        return 0;
-    while (same < n && same < kept && tokens[same] == prompt->tokens[same])
-        same++;
-    if (same == n && kept == n && k->finished)
-        return n;
-    /* At least the last token is read again, because the logits after it are needed. */
-    return pl_decoder_shared(c->decoder, same < n ? same : n - 1);
-}
-
 static int oldest_slot(const prefix_cache *c, const bool *taken)
 {
     int oldest = -1;
@@ -67,19 +49,34 @@ static int oldest_slot(const prefix_cache *c, const bool *taken)
     return oldest;
 }
 
+/* Finds the slot that knows most of the prompt's first tokens: for these tokens it has
+ * keys and values with exactly the bytes that reading would give. */
 prefix_match prefix_cache_choose(const prefix_cache *c, const bool *taken,
                                  const prefix_prompt *prompt, bool again)
 {
     prefix_match m = {.from = -1};
+    const int n = prompt->n;
     for (int i = 0; i < c->n_slots && again; i++) {
-        const int known = match_prompt(c, i, prompt);
+        const kept_prompt *k = &c->slots[i];
+        const int32_t *tokens = (const int32_t *)(const void *)k->tokens.data;
+        const int kept = (int)(k->tokens.len / sizeof(int32_t));
+        int same = 0;
+        if (k->contents != prompt->contents || k->asker != prompt->asker)
+            continue;
+        while (same < n && same < kept && tokens[same] == prompt->tokens[same])
+            same++;
+        /* Unless the slot knows the whole prompt and the logits after it, at least the
+         * last token is read again. */
+        const int known = same == n && kept == n && k->finished
+                              ? n
+                              : pl_decoder_shared(c->decoder, same < n ? same : n - 1);
         /* if two slots hold equally many known tokens, a free slot is preferred */
         if (known > m.n_known || (known > 0 && known == m.n_known && !taken[i])) {
             m.n_known = known;
             m.from = i;
         }
     }
-    const bool stays = m.n_known == prompt->n && !taken[m.from];
+    const bool stays = m.n_known == n && !taken[m.from];
     m.slot = stays ? m.from : oldest_slot(c, taken);
     return m;
 }

@@ -57,33 +57,28 @@ void rerouting_score(rerouting *w, const pl_token_score *score)
         losses_of(w, w->path)[w->n - 1] = (float)-score->logprob;
 }
 
-/* With a gate, computes the router's losses of the targets from `counted` up to `end`,
- * which are not in the evidence yet. */
-static void read_by_gate(const rerouting *w, int end)
-{
-    if (w->rule.gate)
-        pl_prefix_lm_losses(w->rule.gate, w->numbers, w->n_paths, w->text + w->counted,
-                            end - w->counted + 1, w->losses + w->counted,
-                            (size_t)w->context);
-}
-
 /* Chooses the path of the next token, from all text before the last border. (A prompt
  * may contain several borders.) */
 static void choose_piece_path(rerouting *w)
 {
     const int beyond = w->n - w->rule.prefix;
-    if (beyond < w->rule.every) {
-        const int seen = w->n < w->rule.prefix ? w->n : w->rule.prefix;
-        read_by_gate(w, seen - 1);
+    const bool by_prefix = beyond < w->rule.every;
+    const int seen = w->n < w->rule.prefix ? w->n : w->rule.prefix;
+    const int end = by_prefix ? seen - 1 : w->n - beyond % w->rule.every - 1;
+    /* with a gate, computes the router's losses of the targets from `counted` up to
+     * `end`, which are not in the evidence yet */
+    if (w->rule.gate)
+        pl_prefix_lm_losses(w->rule.gate, w->numbers, w->n_paths, w->text + w->counted,
+                            end - w->counted + 1, w->losses + w->counted,
+                            (size_t)w->context);
+    if (by_prefix) {
         double *nats = pl_alloc((size_t)w->n_paths * sizeof *nats);
         for (int path = 0; path < w->n_paths; path++)
-            for (int t = 0; t < seen - 1; t++)
+            for (int t = 0; t < end; t++)
                 nats[path] += (double)losses_of(w, path)[t];
         w->path = pl_least_evidence(nats, w->n_paths);
         pl_free(nats);
     } else {
-        const int end = w->n - beyond % w->rule.every - 1;
-        read_by_gate(w, end);
         pl_evidence_add(
             w->evidence, w->n_paths, w->rule.gate ? PL_GATE_BEHIND : PL_HISTORY_BEHIND,
             w->losses + w->counted, (size_t)w->context, (size_t)(end - w->counted));

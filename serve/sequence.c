@@ -70,21 +70,6 @@ void sequence_close(sequence *s)
     pieces_destroy(&s->pieces);
 }
 
-/* logit[v] = logit[v] + bias[v] - presence * [c > 0] - frequency * c, where c is the
- * number of times that v was chosen. */
-static void change_logits(const sequence *s, float *logits)
-{
-    const pl_generate_options *o = &s->options;
-    for (int i = 0; i < o->n_bias; ++i)
-        logits[o->bias[i].token] += o->bias[i].bias;
-    for (int v = 0; s->chosen && v < s->n_known; ++v)
-        if (s->chosen[v] > 0)
-            logits[v] = (float)((double)logits[v] - o->presence_penalty -
-                                o->frequency_penalty * s->chosen[v]);
-    logits[PL_TOKEN_UNK] = -INFINITY;
-    logits[PL_TOKEN_BOS] = -INFINITY;
-}
-
 static pl_status tell_score(sequence *s, const float *logits, int32_t token)
 {
     pl_token_score score = {.token = token, .logprob = NAN};
@@ -100,12 +85,22 @@ pl_status sequence_score_prompt(sequence *s, const float *logits, int32_t token)
 
 pl_status sequence_take(sequence *s, pl_chooser *chooser, float *logits, int room)
 {
+    const pl_generate_options *o = &s->options;
     bool stopped = false;
     if (s->raw)
         memcpy(s->raw, logits, (size_t)s->vocab * sizeof *s->raw);
-    change_logits(s, logits);
+    /* logit[v] = logit[v] + bias[v] - presence * [c > 0] - frequency * c, where c is
+     * the number of times that v was chosen */
+    for (int i = 0; i < o->n_bias; ++i)
+        logits[o->bias[i].token] += o->bias[i].bias;
+    for (int v = 0; s->chosen && v < s->n_known; ++v)
+        if (s->chosen[v] > 0)
+            logits[v] = (float)((double)logits[v] - o->presence_penalty -
+                                o->frequency_penalty * s->chosen[v]);
+    logits[PL_TOKEN_UNK] = -INFINITY;
+    logits[PL_TOKEN_BOS] = -INFINITY;
     uint64_t place = (uint64_t)(s->result.n_prompt + s->result.n_tokens);
-    PL_CHECK(pl_choose_token(chooser, logits, &s->options.choice, place, &s->token));
+    PL_CHECK(pl_choose_token(chooser, logits, &o->choice, place, &s->token));
     if (s->raw && s->score)
         PL_CHECK(tell_score(s, s->raw, s->token));
     if (s->chosen)
@@ -116,7 +111,7 @@ pl_status sequence_take(sequence *s, pl_chooser *chooser, float *logits, int roo
         PL_CHECK(pl_tokenizer_decode(s->tokenizer, &s->token, 1, &s->bytes));
         PL_CHECK(pieces_add(&s->pieces, s->bytes.data, s->bytes.len, &stopped));
     }
-    bool full = s->result.n_tokens == s->options.max_tokens || room < 1;
+    bool full = s->result.n_tokens == o->max_tokens || room < 1;
     bool end = stopped || s->token == PL_TOKEN_EOS;
     s->result.finish = end ? PL_FINISH_STOP : PL_FINISH_LENGTH;
     s->ended = end || full;

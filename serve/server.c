@@ -259,61 +259,55 @@ static const int32_t *get_prompt_tokens(const server_prompt *prompt)
     return (const int32_t *)(const void *)prompt->tokens.data;
 }
 
-/* Chooses the path of a prompt. If the prompt does not begin with BOS, BOS is put
- * before it for this choice, because the paths were trained on texts that begin with
- * BOS. */
-static pl_status route_prompt(pl_server *s, const server_job *job,
-                              server_prompt *prompt)
-{
-    const int32_t bos = PL_TOKEN_BOS, *tokens = get_prompt_tokens(prompt);
-    const bool starts = tokens[0] == bos;
-    int n = count_prompt_tokens(prompt) + !starts;
-    pl_buf text = {0};
-    /* A request whose purpose is the scores of its prompt: evaluation tools ask for at
-     * most one token. Only the first router.prefix tokens choose its path, as in
-     * `pathloom eval`: a score of tokens that chose the path would be too good. */
-    const pl_generate_options *o = &job->completion.options;
-    const bool is_evaluation = o->prompt_scores && o->max_tokens <= 1;
-    const int prefix = s->options.mix->settings.prefix, whole = n;
-    if (is_evaluation && n > prefix)
-        n = prefix;
-    /* the last token never chooses the path by which it is scored, or the probabilities
-     * of all last tokens would not sum to 1 */
-    if (is_evaluation && n == whole && n > 1)
-        n--;
-    if (!starts) {
-        pl_buf_append(&text, &bos, sizeof bos);
-        pl_buf_append(&text, tokens, (size_t)(n - 1) * sizeof *tokens);
-        tokens = (const int32_t *)(const void *)text.data;
-    }
-    pl_path_choice choice;
-    const pl_status status = server_paths_route(s->paths, tokens, n, &choice);
-    prompt->path = choice.path;
-    prompt->route =
-        (pl_completion_route){.rule = choice.by_likelihood ? "likelihood" : "router",
-                              .margin_nats = choice.margin_nats};
-    pl_buf_destroy(&text);
-    return status;
-}
-
 /* Finds the model that answers a prompt: the model that the request names, or else the
  * path that is chosen for the prompt. Leaves prompt->path at -1 if the server must do
- * other work before the path can be chosen. */
+ * other work before the path can be chosen. If the prompt does not begin with BOS, BOS
+ * is put before it for the choice, because the paths were trained on texts that begin
+ * with BOS. */
 static pl_status find_prompt_path(pl_server *s, const server_job *job,
                                   server_prompt *prompt)
 {
     const server_models *models = server_paths_models(s->paths);
-    const bool embeds = job->kind == SERVER_EMBEDDING;
     if (prompt->path >= 0)
         return PL_OK;
-    /* Embeddings can be compared only if one model made them. With `auto` different
-     * texts could get different paths, so the base model answers. */
-    if (server_models_is_auto(job->completion.model) && embeds)
-        PL_CHECK(server_models_find(models, "base", &prompt->path));
-    else if (server_models_is_auto(job->completion.model))
-        PL_CHECK(route_prompt(s, job, prompt));
-    else
+    const bool is_auto = server_models_is_auto(job->completion.model);
+    if (!is_auto) {
         PL_CHECK(server_models_find(models, job->completion.model, &prompt->path));
+    } else if (job->kind == SERVER_EMBEDDING) {
+        /* Embeddings can be compared only if one model made them. Different texts could
+         * get different paths, so the base model answers. */
+        PL_CHECK(server_models_find(models, "base", &prompt->path));
+    } else {
+        const int32_t bos = PL_TOKEN_BOS, *tokens = get_prompt_tokens(prompt);
+        const bool starts = tokens[0] == bos;
+        int n = count_prompt_tokens(prompt) + !starts;
+        pl_buf text = {0};
+        /* A request whose purpose is the scores of its prompt: evaluation tools ask for
+         * at most one token. Only the first router.prefix tokens choose its path, as in
+         * `pathloom eval`: a score of tokens that chose the path would be too good. */
+        const pl_generate_options *o = &job->completion.options;
+        const bool is_evaluation = o->prompt_scores && o->max_tokens <= 1;
+        const int prefix = s->options.mix->settings.prefix, whole = n;
+        if (is_evaluation && n > prefix)
+            n = prefix;
+        /* the last token never chooses the path by which it is scored, or the
+         * probabilities of all last tokens would not sum to 1 */
+        if (is_evaluation && n == whole && n > 1)
+            n--;
+        if (!starts) {
+            pl_buf_append(&text, &bos, sizeof bos);
+            pl_buf_append(&text, tokens, (size_t)(n - 1) * sizeof *tokens);
+            tokens = (const int32_t *)(const void *)text.data;
+        }
+        pl_path_choice choice;
+        const pl_status status = server_paths_route(s->paths, tokens, n, &choice);
+        pl_buf_destroy(&text);
+        prompt->path = choice.path;
+        prompt->route = (pl_completion_route){
+            .rule = choice.by_likelihood ? "likelihood" : "router",
+            .margin_nats = choice.margin_nats};
+        PL_CHECK(status);
+    }
     if (prompt->path >= 0)
         server_models_name(models, prompt->path, prompt->model);
     return PL_OK;
@@ -355,25 +349,6 @@ static pl_status prepare_prompt(const pl_server *s, const pl_completion_prompt *
         count_prompt_tokens(to), context);
 }
 
-/* Returns the largest number of bytes that the answers to a request, whose prompts are
- * prepared, can take. */
-static int64_t count_answer_bytes(const server_job *job)
-{
-    const pl_server *s = job->server;
-    const pl_completion *c = &job->completion;
-    const int64_t context = s->options.mix->arm.shape.context;
-    const int64_t scores = c->logprobs >= 0 ? (c->logprobs + 2) * SCORE_BYTES : 0;
-    int64_t tokens = 0;
-    if (job->kind == SERVER_EMBEDDING)
-        return (int64_t)job->n_parts * s->options.mix->arm.shape.width * 32;
-    for (int i = 0; i < job->n_prompts; i++) {
-        int64_t n = context - count_prompt_tokens(&job->prompts[i]);
-        n = c->options.max_tokens < n ? c->options.max_tokens : n;
-        tokens += c->echo || c->options.prompt_scores ? context : n > 0 ? n : 0;
-    }
-    return c->n * tokens * (TOKEN_BYTES + scores);
-}
-
 /* Returns the limit of one address; that of all addresses is twice as high. Answers of
  * all slots that fill the context always fit. */
 static int64_t answers_max(const pl_server *s)
@@ -381,23 +356,6 @@ static int64_t answers_max(const pl_server *s)
     const int64_t full =
         (int64_t)s->options.slots * s->options.mix->arm.shape.context * TOKEN_BYTES;
     return full > ANSWERS_MAX ? full : ANSWERS_MAX;
-}
-
-/* Takes the bytes of a job's answers, unless the job has taken them already. Returns
- * false if the job must wait until earlier answers have been sent. */
-static bool take_answer_bytes(server_job *job)
-{
-    pl_server *s = job->server;
-    const int64_t bytes = job->answer_bytes_max - job->answer_bytes,
-                  most = answers_max(s),
-                  own = __atomic_load_n(&address_slot(s, job->address)->answer_bytes,
-                                        __ATOMIC_SEQ_CST),
-                  all = __atomic_load_n(&s->answer_bytes, __ATOMIC_SEQ_CST);
-    /* only this thread takes bytes; other threads give them back at any time */
-    if (own + bytes > most || all + bytes > 2 * most)
-        return false;
-    add_answer_bytes(job, bytes);
-    return true;
 }
 
 /* Prepares a job and lets it wait for slots. A job that asks for the state of the slots
@@ -425,7 +383,23 @@ static void arrive(pl_server *s, server_job *job)
             (server_part){.job = job, .index = i, .options = job->completion.options};
         part->options.choice.seed += (uint64_t)(i % job->completion.n);
     }
-    const int64_t bytes = status == PL_OK ? count_answer_bytes(job) : 0;
+    /* the largest number of bytes that the answers can take */
+    const pl_completion *c = &job->completion;
+    const pl_shape *shape = &s->options.mix->arm.shape;
+    int64_t bytes = 0;
+    if (status == PL_OK && job->kind == SERVER_EMBEDDING) {
+        bytes = (int64_t)job->n_parts * shape->width * 32;
+    } else if (status == PL_OK) {
+        const int64_t context = shape->context;
+        const int64_t scores = c->logprobs >= 0 ? (c->logprobs + 2) * SCORE_BYTES : 0;
+        int64_t tokens = 0;
+        for (int i = 0; i < job->n_prompts; i++) {
+            int64_t n = context - count_prompt_tokens(&job->prompts[i]);
+            n = c->options.max_tokens < n ? c->options.max_tokens : n;
+            tokens += c->echo || c->options.prompt_scores ? context : n > 0 ? n : 0;
+        }
+        bytes = c->n * tokens * (TOKEN_BYTES + scores);
+    }
     job->answer_bytes_max = bytes;
     if (bytes > answers_max(s))
         status =
@@ -454,9 +428,17 @@ static pl_status admit_part(pl_server *s, server_part *part, bool *waits)
     server_job *job = part->job;
     server_prompt *prompt = &job->prompts[part->index / job->completion.n];
     PL_CHECK(check_job_wanted(job));
-    *waits = !take_answer_bytes(job);
+    /* The job takes the bytes of its answers, once, or waits until earlier answers have
+     * been sent. Only this thread takes bytes; others give them back at any time. */
+    const int64_t bytes = job->answer_bytes_max - job->answer_bytes,
+                  most = answers_max(s),
+                  own = __atomic_load_n(&address_slot(s, job->address)->answer_bytes,
+                                        __ATOMIC_SEQ_CST),
+                  all = __atomic_load_n(&s->answer_bytes, __ATOMIC_SEQ_CST);
+    *waits = own + bytes > most || all + bytes > 2 * most;
     if (*waits)
         return PL_OK;
+    add_answer_bytes(job, bytes);
     /* with `echo`, the answer's text begins with the prompt; a waiting part has it */
     const pl_completion *c = &job->completion;
     const pl_completion_prompt *asked = &c->prompts[part->index / c->n];
@@ -626,29 +608,6 @@ void server_limit_addresses(pl_server *s, bool loopback)
             loopback ? s->options.queue + s->options.slots : PER_ADDRESS;
 }
 
-static pl_status take_places(pl_server *s, uint32_t address)
-{
-    int *own = &address_slot(s, address)->n, most = s->options.per_address;
-    if (__atomic_load_n(&s->draining, __ATOMIC_SEQ_CST))
-        return pl_fail(PL_ERR_BUSY,
-                       "the server is ending; send the request to another server");
-    if (!take_counted_place(own, most > 0 ? most : INT32_MAX)) {
-        __atomic_fetch_add(&s->counts.refused, 1, __ATOMIC_SEQ_CST);
-        return pl_fail(PL_ERR_BUSY,
-                       "%d requests from this client's address are not finished, and "
-                       "more are not allowed (serve --per-address); try again later",
-                       most);
-    }
-    if (take_counted_place(&s->counts.waiting, s->options.queue))
-        return PL_OK;
-    __atomic_fetch_sub(own, 1, __ATOMIC_SEQ_CST);
-    __atomic_fetch_add(&s->counts.refused, 1, __ATOMIC_SEQ_CST);
-    return pl_fail(PL_ERR_BUSY,
-                   "%d requests are waiting, and more are not allowed (serve --queue); "
-                   "try again later",
-                   s->options.queue);
-}
-
 /* Makes a job. The front hands the job to the engine through the queue `incoming`. */
 static pl_status create_job(pl_server *s, server_kind kind, pl_completion *completion,
                             server_job **out)
@@ -677,16 +636,33 @@ static pl_status create_job(pl_server *s, server_kind kind, pl_completion *compl
 pl_status server_submit(pl_server *s, server_kind kind, pl_completion *completion,
                         server_asker asker, server_job **out)
 {
-    const uint32_t address = asker.address;
+    int *own = &address_slot(s, asker.address)->n, most = s->options.per_address;
     *out = NULL;
-    PL_CHECK(take_places(s, address));
+    if (__atomic_load_n(&s->draining, __ATOMIC_SEQ_CST))
+        return pl_fail(PL_ERR_BUSY,
+                       "the server is ending; send the request to another server");
+    if (!take_counted_place(own, most > 0 ? most : INT32_MAX)) {
+        __atomic_fetch_add(&s->counts.refused, 1, __ATOMIC_SEQ_CST);
+        return pl_fail(PL_ERR_BUSY,
+                       "%d requests from this client's address are not finished, and "
+                       "more are not allowed (serve --per-address); try again later",
+                       most);
+    }
+    if (!take_counted_place(&s->counts.waiting, s->options.queue)) {
+        __atomic_fetch_sub(own, 1, __ATOMIC_SEQ_CST);
+        __atomic_fetch_add(&s->counts.refused, 1, __ATOMIC_SEQ_CST);
+        return pl_fail(PL_ERR_BUSY,
+                       "%d requests are waiting, and more are not allowed (serve "
+                       "--queue); try again later",
+                       s->options.queue);
+    }
     pl_status status = create_job(s, kind, completion, out);
     if (status != PL_OK) {
-        __atomic_fetch_sub(&address_slot(s, address)->n, 1, __ATOMIC_SEQ_CST);
+        __atomic_fetch_sub(own, 1, __ATOMIC_SEQ_CST);
         __atomic_fetch_sub(&s->counts.waiting, 1, __ATOMIC_SEQ_CST);
         return status;
     }
-    (*out)->address = address;
+    (*out)->address = asker.address;
     if (asker.user[0]) {
         pl_hash hash;
         pl_hash_of("asker", asker.user, strlen(asker.user), &hash);

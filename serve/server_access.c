@@ -21,16 +21,6 @@ struct server_access {
     server_access *before; /* the list that this one replaced; may be NULL */
 };
 
-static size_t count_keys(const server_access *a)
-{
-    return a->keys.len / sizeof(access_key);
-}
-
-static const access_key *key_at(const server_access *a, size_t i)
-{
-    return (const access_key *)(const void *)a->keys.data + i;
-}
-
 static bool is_key_name(const char *name, size_t len)
 {
     static const char letters[] =
@@ -41,48 +31,41 @@ static bool is_key_name(const char *name, size_t len)
     return len > 0 && len < NAME_BYTES;
 }
 
-static pl_status add_key(server_access *a, const char *line, size_t len,
-                         const char *file, int number)
-{
-    char hash[PL_HASH_TEXT] = "";
-    access_key key = {.name = ""};
-    const char *blank = memchr(line, ' ', len);
-    const size_t name = blank ? (size_t)(blank - line) : len;
-    size_t at = name;
-    while (at < len && line[at] == ' ')
-        at++;
-    if (len - at == PL_HASH_TEXT - 1)
-        memcpy(hash, line + at, PL_HASH_TEXT - 1);
-    if (!is_key_name(line, name) || pl_hash_parse(hash, &key.hash) != PL_OK)
-        return pl_fail(PL_ERR_CONFIG,
-                       "line %d of %s is not a name (letters, digits, . _ -) and 64 "
-                       "hexadecimal digits; make the digits with: printf %%s KEY | "
-                       "b2sum -l 256",
-                       number, file);
-    memcpy(key.name, line, name);
-    pl_buf_append(&a->keys, &key, sizeof key);
-    return PL_OK;
-}
-
 pl_status server_access_parse(const char *text, size_t len, const char *name,
                               server_access **out)
 {
     server_access *a = pl_alloc(sizeof *a);
     pl_status status = PL_OK;
-    int number = 0;
-    while (len > 0) {
-        const char *newline = memchr(text, '\n', len);
-        const size_t step = newline ? (size_t)(newline - text) + 1 : len;
-        size_t line = newline ? step - 1 : step;
-        while (line > 0 && (text[line - 1] == ' ' || text[line - 1] == '\r'))
-            line--;
-        number++;
-        if (line > 0 && text[0] != '#')
-            PL_TRY(add_key(a, text, line, name, number));
+    for (int number = 1; len > 0; number++) {
+        const char *line = text, *newline = memchr(line, '\n', len);
+        const size_t step = newline ? (size_t)(newline - line) + 1 : len;
+        size_t end = newline ? step - 1 : step;
+        while (end > 0 && (line[end - 1] == ' ' || line[end - 1] == '\r'))
+            end--;
         text += step;
         len -= step;
+        if (end == 0 || line[0] == '#')
+            continue;
+        char hash[PL_HASH_TEXT] = "";
+        access_key key = {.name = ""};
+        const char *blank = memchr(line, ' ', end);
+        const size_t name_len = blank ? (size_t)(blank - line) : end;
+        size_t at = name_len;
+        while (at < end && line[at] == ' ')
+            at++;
+        if (end - at == PL_HASH_TEXT - 1)
+            memcpy(hash, line + at, PL_HASH_TEXT - 1);
+        if (!is_key_name(line, name_len) || pl_hash_parse(hash, &key.hash) != PL_OK)
+            PL_TRY(
+                pl_fail(PL_ERR_CONFIG,
+                        "line %d of %s is not a name (letters, digits, . _ -) and 64 "
+                        "hexadecimal digits; make the digits with: printf %%s KEY | "
+                        "b2sum -l 256",
+                        number, name));
+        memcpy(key.name, line, name_len);
+        pl_buf_append(&a->keys, &key, sizeof key);
     }
-    if (count_keys(a) == 0)
+    if (a->keys.len == 0)
         PL_TRY(pl_fail(PL_ERR_CONFIG,
                        "%s has no key, so every client would be refused; add a key",
                        name));
@@ -132,12 +115,22 @@ void server_access_destroy(server_access **access)
     }
 }
 
-/* Appends a line under a lock, so that of several processes each keeps the others'
- * lines. The file keeps its mode and its place behind a link. */
-static pl_status append_line(const char *path, const char *line)
+/* The line is appended under a lock, so that of several processes each keeps the
+ * others' lines. The file keeps its mode and its place behind a link. */
+pl_status pl_server_add_key(const char *path, const char *name,
+                            char key[PL_API_KEY_TEXT])
 {
+    char hash[PL_HASH_TEXT], line[NAME_BYTES + PL_HASH_TEXT + 2], last = '\n';
+    pl_hash digest;
     struct stat info;
-    char text[NAME_BYTES + PL_HASH_TEXT + 2], last = '\n';
+    if (!is_key_name(name, strlen(name)))
+        return pl_fail(PL_ERR_USAGE,
+                       "the name `%.80s` must have 1 to %d letters, digits, . _ -",
+                       name, NAME_BYTES - 1);
+    for (int i = 0; i < 3; i++)
+        snprintf(key + 16 * i, 17, "%016llx", (unsigned long long)pl_random_fresh());
+    pl_hash_of("", key, strlen(key), &digest);
+    pl_hash_format(&digest, hash);
     pl_status status = pl_path_exists(path) ? PL_OK : pl_create_secret(path, "", 0);
     if (status != PL_OK && status != PL_ERR_EXISTS)
         return status;
@@ -147,29 +140,12 @@ static pl_status append_line(const char *path, const char *line)
     const bool good = flock(fd, LOCK_EX) == 0 && fstat(fd, &info) == 0 &&
                       (info.st_size == 0 || pread(fd, &last, 1, info.st_size - 1) == 1);
     const int len =
-        snprintf(text, sizeof text, "%s%s\n", last == '\n' ? "" : "\n", line);
-    status = good && write(fd, text, (size_t)len) == len && fsync(fd) == 0
+        snprintf(line, sizeof line, "%s%s %s\n", last == '\n' ? "" : "\n", name, hash);
+    status = good && write(fd, line, (size_t)len) == len && fsync(fd) == 0
                  ? PL_OK
                  : pl_file_failed("write", path);
     close(fd);
     return status;
-}
-
-pl_status pl_server_add_key(const char *path, const char *name,
-                            char key[PL_API_KEY_TEXT])
-{
-    char hash[PL_HASH_TEXT], line[NAME_BYTES + PL_HASH_TEXT];
-    pl_hash digest;
-    if (!is_key_name(name, strlen(name)))
-        return pl_fail(PL_ERR_USAGE,
-                       "the name `%.80s` must have 1 to %d letters, digits, . _ -",
-                       name, NAME_BYTES - 1);
-    for (int i = 0; i < 3; i++)
-        snprintf(key + 16 * i, 17, "%016llx", (unsigned long long)pl_random_fresh());
-    pl_hash_of("", key, strlen(key), &digest);
-    pl_hash_format(&digest, hash);
-    snprintf(line, sizeof line, "%s %s", name, hash);
-    return append_line(path, line);
 }
 
 /* Compares the key with all known keys, even after a match, so that the time of the
@@ -177,6 +153,7 @@ pl_status pl_server_add_key(const char *path, const char *name,
 const char *server_access_find(const server_access *a, const char *header)
 {
     static const char scheme[] = "Bearer ";
+    const access_key *keys = (const access_key *)(const void *)a->keys.data;
     const char *found = NULL;
     pl_hash hash;
     if (!header || strncasecmp(header, scheme, strlen(scheme)) != 0)
@@ -185,8 +162,8 @@ const char *server_access_find(const server_access *a, const char *header)
     /* The empty first argument gives a plain BLAKE2b hash, the same as b2sum gives. Our
      * other hashes include their purpose. */
     pl_hash_of("", header, strlen(header), &hash);
-    for (size_t i = 0; i < count_keys(a); i++)
-        if (pl_hash_is_mac(&key_at(a, i)->hash, hash.bytes))
-            found = key_at(a, i)->name;
+    for (size_t i = 0; i < a->keys.len / sizeof *keys; i++)
+        if (pl_hash_is_mac(&keys[i].hash, hash.bytes))
+            found = keys[i].name;
     return found;
 }

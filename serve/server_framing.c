@@ -11,14 +11,6 @@ typedef struct framing {
     bool odd;     /* there is a header that programs may read in different ways */
 } framing;
 
-/* Whether the text is a token by RFC 9110, section 5.6.2. */
-static bool is_token(const char *name)
-{
-    static const char letters[] =
-        "!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-    return name[0] && strspn(name, letters) == strlen(name);
-}
-
 /* Whether a header's name is longer than `known` and begins with it. The library
  * (0.9.75) appends a folded line to the name of the header above it. Without this check
  * such a header would not count as Content-Length or Transfer-Encoding. */
@@ -31,9 +23,13 @@ static bool name_goes_on(const char *name, const char *known)
 static enum MHD_Result look_at_header(void *context, enum MHD_ValueKind kind,
                                       const char *name, const char *value)
 {
+    /* the characters of a token by RFC 9110, section 5.6.2 */
+    static const char letters[] =
+        "!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
     framing *f = context;
     (void)kind;
-    f->odd = f->odd || !is_token(name) || (value && strpbrk(value, "\r\n")) ||
+    f->odd = f->odd || !name[0] || name[strspn(name, letters)] ||
+             (value && strpbrk(value, "\r\n")) ||
              name_goes_on(name, MHD_HTTP_HEADER_CONTENT_LENGTH) ||
              name_goes_on(name, MHD_HTTP_HEADER_TRANSFER_ENCODING);
     f->lengths += strcasecmp(name, MHD_HTTP_HEADER_CONTENT_LENGTH) == 0;

@@ -255,18 +255,6 @@ static const endpoint endpoints[] = {
 };
 enum { N_ENDPOINTS = sizeof endpoints / sizeof *endpoints };
 
-/* Whether the request has a valid key, or needs none. */
-static bool is_allowed(exchange *x)
-{
-    const server_access *access = __atomic_load_n(&x->front->access, __ATOMIC_SEQ_CST);
-    if (!access || (x->route && x->route->open))
-        return true;
-    const char *user = server_access_find(
-        access, http_request_header(x->connection, MHD_HTTP_HEADER_AUTHORIZATION));
-    x->user = user ? user : "";
-    return user && user[0];
-}
-
 /* Reads the path of the URL. A client may send the whole URL (RFC 9112, 3.2.2); its
  * host must then be that of the Host header, which decides who may ask. */
 static const char *read_target(exchange *x, const char *url)
@@ -330,11 +318,17 @@ static enum MHD_Result look_at_request(exchange *x, const char *url, const char 
         return exchange_queue(
             x, MHD_HTTP_NO_CONTENT,
             mhd.MHD_create_response_from_buffer(0, "", MHD_RESPMEM_PERSISTENT));
-    if (!is_allowed(x))
-        return exchange_fail(x, MHD_HTTP_UNAUTHORIZED,
-                             "the request has no key that this server knows; send the "
-                             "header `Authorization: Bearer KEY`",
-                             "invalid_api_key");
+    const server_access *access = __atomic_load_n(&x->front->access, __ATOMIC_SEQ_CST);
+    if (access && !(x->route && x->route->open)) {
+        const char *user = server_access_find(
+            access, http_request_header(x->connection, MHD_HTTP_HEADER_AUTHORIZATION));
+        x->user = user ? user : "";
+        if (!x->user[0])
+            return exchange_fail(x, MHD_HTTP_UNAUTHORIZED,
+                                 "the request has no key that this server knows; send "
+                                 "the header `Authorization: Bearer KEY`",
+                                 "invalid_api_key");
+    }
     int64_t bytes = 0;
     const char *length =
         http_request_header(x->connection, MHD_HTTP_HEADER_CONTENT_LENGTH);
@@ -457,36 +451,10 @@ static void on_completed(void *context, struct MHD_Connection *c, void **state,
 }
 
 /* ---- opening ---- */
-/* Reads a PEM file as a text with a terminating NUL, which the library needs. */
-static pl_status read_pem(const char *path, pl_buf *out)
-{
-    PL_CHECK(pl_read_file(path, out));
-    (void)pl_buf_text(out);
-    return PL_OK;
-}
-
 static pl_status reload_keys(void *context)
 {
     pl_server_front *f = context;
     return server_access_reload(f->options.api_keys, &f->access);
-}
-
-static pl_status read_front_files(pl_server_front *f)
-{
-    const pl_front_options *o = &f->options;
-    if (o->api_keys)
-        PL_CHECK(server_access_load(o->api_keys, &f->access));
-    if (!o->tls_cert != !o->tls_key)
-        return pl_fail(PL_ERR_USAGE,
-                       "only one of --tls-cert and --tls-key is given; give both");
-    if (!o->tls_cert)
-        return PL_OK;
-    if (mhd.MHD_is_feature_supported(MHD_FEATURE_SSL) != MHD_YES)
-        return pl_fail(PL_ERR_UNSUPPORTED,
-                       "this libmicrohttpd was built without TLS; leave out --tls-cert "
-                       "and put a proxy with TLS in front of the server");
-    PL_CHECK(read_pem(o->tls_cert, &f->certificate));
-    return read_pem(o->tls_key, &f->private_key);
 }
 
 pl_status pl_server_front_open(pl_server *s, const pl_front_options *options,
@@ -507,10 +475,25 @@ pl_status pl_server_front_open(pl_server *s, const pl_front_options *options,
                           &places, &f->site));
     server_limit_addresses(s, at.loopback);
     PL_TRY(http_load());
-    PL_TRY(read_front_files(f));
+    if (options->api_keys)
+        PL_TRY(server_access_load(options->api_keys, &f->access));
+    const bool tls = options->tls_cert;
+    if (!options->tls_cert != !options->tls_key)
+        PL_TRY(pl_fail(PL_ERR_USAGE,
+                       "only one of --tls-cert and --tls-key is given; give both"));
+    if (tls && mhd.MHD_is_feature_supported(MHD_FEATURE_SSL) != MHD_YES)
+        PL_TRY(pl_fail(PL_ERR_UNSUPPORTED,
+                       "this libmicrohttpd was built without TLS; leave out --tls-cert "
+                       "and put a proxy with TLS in front of the server"));
+    if (tls) {
+        PL_TRY(pl_read_file(options->tls_cert, &f->certificate));
+        PL_TRY(pl_read_file(options->tls_key, &f->private_key));
+        /* the library needs texts with a terminating NUL */
+        (void)pl_buf_text(&f->certificate);
+        (void)pl_buf_text(&f->private_key);
+    }
     http_page_make(talk_asset, talk_asset_bytes, &f->talk);
     /* with TLS the last part of the options has the files */
-    const bool tls = options->tls_cert;
     struct MHD_OptionItem extra[] = {
         {tls ? MHD_OPTION_HTTPS_MEM_KEY : MHD_OPTION_END, 0, f->private_key.data},
         {MHD_OPTION_HTTPS_MEM_CERT, 0, f->certificate.data},

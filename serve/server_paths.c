@@ -134,40 +134,6 @@ void pl_server_plan_bytes(const pl_backend *be, const pl_topology *t, int slots,
     }
 }
 
-/* Plans the memory; `left` is the free memory in bytes. Modules may take half of the
- * memory that the engine leaves free. While a module is read, its parameters are also
- * in the host's memory in fp32. */
-static pl_status plan_memory(server_paths *p, uint64_t left)
-{
-    char text[4][16];
-    pl_server_plan plan;
-    pl_server_plan_bytes(p->backend, p->mix->topology, p->options->slots, &plan);
-    const uint64_t reading = p->backend->memory_left_bytes ? 0 : plan.reading_bytes;
-    pl_human_bytes((double)plan.modules_bytes, text[0]);
-    pl_human_bytes((double)plan.path_bytes, text[1]);
-    pl_human_bytes((double)plan.engine_bytes, text[2]);
-    pl_human_bytes((double)left, text[3]);
-    if (plan.engine_bytes + plan.path_bytes + reading > left)
-        return pl_fail(
-            PL_ERR_NOMEM,
-            "the modules of one path need %s, and %d slots need %s, but only "
-            "%s are free (reading a module needs memory, too); free memory, "
-            "or give fewer --slots or --precision int8",
-            text[1], p->options->slots, text[2], text[3]);
-    left -= plan.engine_bytes;
-    p->budget = left / 2 < left - reading ? left / 2 : left - reading;
-    if (p->options->module_bytes > 0)
-        p->budget = p->options->module_bytes;
-    if (p->budget < plan.path_bytes)
-        p->budget = plan.path_bytes;
-    pl_log(PL_LOG_INFO, "serve.memory",
-           "paths=%d modules=%d module_memory=\"%s\" path=\"%s\" slots=%d "
-           "slot_memory=\"%s\" free=\"%s\"",
-           pl_topology_n_paths(p->mix->topology), plan.n_modules, text[0], text[1],
-           p->options->slots, text[2], text[3]);
-    return PL_OK;
-}
-
 /* Finds the engine for the topology's shape, or makes this engine. */
 static pl_status open_engine(server_paths *p, const pl_topology *t, engine **out)
 {
@@ -238,7 +204,34 @@ pl_status server_paths_open(const pl_server_options *options, server_paths **out
     uint64_t left = p->backend->memory_left_bytes ? p->backend->memory_left_bytes
                                                   : pl_memory_available_bytes();
     PL_TRY(decide_routing(p, &left));
-    PL_TRY(plan_memory(p, left));
+    /* Modules may take half of the memory that the engine leaves free. While a module
+     * is read, its parameters are also in the host's memory in fp32. */
+    char text[4][16];
+    pl_server_plan plan;
+    pl_server_plan_bytes(p->backend, p->mix->topology, options->slots, &plan);
+    const uint64_t reading = p->backend->memory_left_bytes ? 0 : plan.reading_bytes;
+    pl_human_bytes((double)plan.modules_bytes, text[0]);
+    pl_human_bytes((double)plan.path_bytes, text[1]);
+    pl_human_bytes((double)plan.engine_bytes, text[2]);
+    pl_human_bytes((double)left, text[3]);
+    if (plan.engine_bytes + plan.path_bytes + reading > left)
+        PL_TRY(
+            pl_fail(PL_ERR_NOMEM,
+                    "the modules of one path need %s, and %d slots need %s, but only "
+                    "%s are free (reading a module needs memory, too); free memory, "
+                    "or give fewer --slots or --precision int8",
+                    text[1], options->slots, text[2], text[3]));
+    left -= plan.engine_bytes;
+    p->budget = left / 2 < left - reading ? left / 2 : left - reading;
+    if (options->module_bytes > 0)
+        p->budget = options->module_bytes;
+    if (p->budget < plan.path_bytes)
+        p->budget = plan.path_bytes;
+    pl_log(PL_LOG_INFO, "serve.memory",
+           "paths=%d modules=%d module_memory=\"%s\" path=\"%s\" slots=%d "
+           "slot_memory=\"%s\" free=\"%s\"",
+           pl_topology_n_paths(p->mix->topology), plan.n_modules, text[0], text[1],
+           options->slots, text[2], text[3]);
     PL_TRY(open_engine(p, p->mix->topology, &mixture));
     *out = p;
     return PL_OK;

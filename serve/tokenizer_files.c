@@ -145,41 +145,6 @@ static pl_json *make_replace_rule(const char *from, const char *to)
     return o;
 }
 
-static pl_json *sequence(const char *name, pl_json *steps)
-{
-    pl_json *o = typed("Sequence");
-    pl_json_set(o, name, steps);
-    return o;
-}
-
-static pl_json *normalizer(const piece_list *list)
-{
-    pl_json *steps = pl_json_array();
-    if (list->blank_first) {
-        pl_json *prepend = typed("Prepend");
-        pl_json_set_text(prepend, "prepend", BLANK);
-        pl_json_push(steps, prepend);
-    }
-    pl_json_push(steps, make_replace_rule(" ", BLANK));
-    return sequence("normalizers", steps);
-}
-
-static pl_json *decoder(const piece_list *list)
-{
-    pl_json *steps = pl_json_array();
-    pl_json_push(steps, make_replace_rule(BLANK, " "));
-    pl_json_push(steps, typed("ByteFallback"));
-    pl_json_push(steps, typed("Fuse"));
-    if (list->blank_first) {
-        pl_json *strip = typed("Strip");
-        pl_json_set_text(strip, "content", " ");
-        pl_json_set_int(strip, "start", 1);
-        pl_json_set_int(strip, "stop", 0);
-        pl_json_push(steps, strip);
-    }
-    return sequence("decoders", steps);
-}
-
 static pl_json *added_tokens(const piece_list *list)
 {
     pl_json *out = pl_json_array();
@@ -268,12 +233,32 @@ static void write_json_text(pl_json *json, pl_buf *out)
 
 void tokenizer_json(const piece_list *list, pl_buf *out)
 {
-    pl_json *o = pl_json_object();
+    pl_json *o = pl_json_object(), *steps = pl_json_array();
+    pl_json *normalizer = typed("Sequence"), *decoder = typed("Sequence");
     pl_json_set_text(o, "version", "1.0");
     pl_json_set(o, "added_tokens", added_tokens(list));
-    pl_json_set(o, "normalizer", normalizer(list));
+    if (list->blank_first) {
+        pl_json *prepend = typed("Prepend");
+        pl_json_set_text(prepend, "prepend", BLANK);
+        pl_json_push(steps, prepend);
+    }
+    pl_json_push(steps, make_replace_rule(" ", BLANK));
+    pl_json_set(normalizer, "normalizers", steps);
+    pl_json_set(o, "normalizer", normalizer);
     pl_json_set(o, "post_processor", post_processor(list));
-    pl_json_set(o, "decoder", decoder(list));
+    steps = pl_json_array();
+    pl_json_push(steps, make_replace_rule(BLANK, " "));
+    pl_json_push(steps, typed("ByteFallback"));
+    pl_json_push(steps, typed("Fuse"));
+    if (list->blank_first) {
+        pl_json *strip = typed("Strip");
+        pl_json_set_text(strip, "content", " ");
+        pl_json_set_int(strip, "start", 1);
+        pl_json_set_int(strip, "stop", 0);
+        pl_json_push(steps, strip);
+    }
+    pl_json_set(decoder, "decoders", steps);
+    pl_json_set(o, "decoder", decoder);
     pl_json_set(o, "model", bpe(list));
     write_json_text(o, out);
 }
