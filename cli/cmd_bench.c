@@ -154,32 +154,6 @@ static const cli_verb subjects[N_SUBJECTS] = {
                 "measure how synthetic documents are dealt to paths", router_options),
 };
 
-/* Measures a training step, its operations, or generation. */
-static pl_status run_engine(int subject, int argc, char **argv)
-{
-    engine_call call = {.o = {.backend = "auto",
-                              .precision = "auto",
-                              .clock = "wall",
-                              .threads = 1,
-                              .muon_rows = 64, /* the default of train.muon_rows */
-                              .ops = subject == OPS}};
-    measure_options *o = &call.o;
-    if (subject == GENERATE)
-        *o = (measure_options){.backend = "cpu", .threads = pl_cpu_count()};
-    PL_CHECK(cli_read(&subjects[subject], argc, argv, &call, NULL));
-    o->settings = call.settings.pairs;
-    o->n_settings = call.settings.n;
-    if (subject == GENERATE)
-        return measure_generate(o);
-    o->cpu_clock = strcmp(o->clock, "cpu") == 0;
-    if (!o->cpu_clock && strcmp(o->clock, "wall") != 0)
-        return pl_fail(PL_ERR_USAGE, "--clock is wall or cpu, not `%s`", o->clock);
-    if (o->cpu_clock && (o->threads > 1 || o->processes > 1))
-        return pl_fail(PL_ERR_USAGE, "--clock cpu measures only one thread; leave out "
-                                     "--threads and --processes");
-    return measure_engine(o);
-}
-
 static int find_subject(const char *word)
 {
     for (int i = 0; i < N_SUBJECTS; i++)
@@ -205,8 +179,29 @@ static pl_status run_bench(int argc, char **argv)
     if (subject < 0)
         return pl_fail(PL_ERR_USAGE,
                        "bench needs a subject: see `pathloom bench --help`");
-    if (subject == STEP || subject == OPS || subject == GENERATE)
-        return run_engine(subject, argc - 1, argv + 1);
+    if (subject == STEP || subject == OPS || subject == GENERATE) {
+        engine_call call = {.o = {.backend = "auto",
+                                  .precision = "auto",
+                                  .clock = "wall",
+                                  .threads = 1,
+                                  .muon_rows = 64, /* the default of train.muon_rows */
+                                  .ops = subject == OPS}};
+        measure_options *o = &call.o;
+        if (subject == GENERATE)
+            *o = (measure_options){.backend = "cpu", .threads = pl_cpu_count()};
+        PL_CHECK(cli_read(&subjects[subject], argc - 1, argv + 1, &call, NULL));
+        o->settings = call.settings.pairs;
+        o->n_settings = call.settings.n;
+        if (subject == GENERATE)
+            return measure_generate(o);
+        o->cpu_clock = strcmp(o->clock, "cpu") == 0;
+        if (!o->cpu_clock && strcmp(o->clock, "wall") != 0)
+            return pl_fail(PL_ERR_USAGE, "--clock is wall or cpu, not `%s`", o->clock);
+        if (o->cpu_clock && (o->threads > 1 || o->processes > 1))
+            return pl_fail(PL_ERR_USAGE, "--clock cpu measures only one thread; leave "
+                                         "out --threads and --processes");
+        return measure_engine(o);
+    }
     PL_CHECK(cli_read(&subjects[subject], argc - 1, argv + 1, &q, NULL));
     if (subject == CODEC)
         return measure_codec(q.json, q.run);

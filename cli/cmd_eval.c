@@ -1,32 +1,6 @@
 /* pathloom eval: measures how well a run predicts text, also while it trains. */
 #include "cli/cli.h"
 
-/* Parses a list such as "128,64": after how many tokens the path is chosen again. */
-static pl_status read_every(const pl_run *r, const char *text, evaluation_wish *wish)
-{
-    char one[24];
-    if (text && pl_topology_n_paths(r->topology) < 2)
-        return pl_fail(PL_ERR_USAGE,
-                       "--every compares paths, but the run in %s has only one path; "
-                       "leave --every out",
-                       r->dir);
-    for (const char *at = text; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
-        const size_t len = strcspn(at, ",");
-        int64_t every = 0;
-        snprintf(one, sizeof one, "%.*s", (int)(len < 20 ? len : 20), at);
-        if (pl_parse_int(one, &every) != PL_OK || every < 1 || every > 1 << 20)
-            return pl_fail(PL_ERR_USAGE,
-                           "--every takes numbers of tokens from 1 to 1048576, "
-                           "separated by commas, such as 128,64, not `%s`",
-                           one);
-        if (wish->n_every == PL_EVERY_MAX)
-            return pl_fail(PL_ERR_USAGE, "--every takes at most %d numbers",
-                           PL_EVERY_MAX);
-        wish->every[wish->n_every++] = (int)every;
-    }
-    return PL_OK;
-}
-
 typedef struct eval_request {
     const char *run, *on, *every, *select;
     mixture_wish mixture;
@@ -77,7 +51,29 @@ static pl_status run_eval(int argc, char **argv)
     PL_TRY(q.on ? evaluation_read_text(&r, q.on, &text) : evaluation_open_valid(&r));
     wish.mixture = q.mixture;
     wish.text = q.on ? &text : NULL;
-    PL_TRY(read_every(&r, q.every, &wish));
+    /* --every is a list such as "128,64": after how many tokens the path is chosen
+     * again */
+    if (q.every && pl_topology_n_paths(r.topology) < 2)
+        PL_TRY(pl_fail(PL_ERR_USAGE,
+                       "--every compares paths, but the run in %s has only one path; "
+                       "leave --every out",
+                       r.dir));
+    for (const char *at = q.every; at;
+         at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
+        const size_t len = strcspn(at, ",");
+        int64_t every = 0;
+        char one[24];
+        snprintf(one, sizeof one, "%.*s", (int)(len < 20 ? len : 20), at);
+        if (pl_parse_int(one, &every) != PL_OK || every < 1 || every > 1 << 20)
+            PL_TRY(pl_fail(PL_ERR_USAGE,
+                           "--every takes numbers of tokens from 1 to 1048576, "
+                           "separated by commas, such as 128,64, not `%s`",
+                           one));
+        if (wish.n_every == PL_EVERY_MAX)
+            PL_TRY(pl_fail(PL_ERR_USAGE, "--every takes at most %d numbers",
+                           PL_EVERY_MAX));
+        wish.every[wish.n_every++] = (int)every;
+    }
     PL_TRY(store_open_run(r.dir, &store));
     PL_TRY(evaluate(&r, store, &wish, &e));
     if (q.json) {

@@ -66,55 +66,27 @@ static void add_export_note(job *j, const char *key, const char *value)
 }
 
 /* ---- where the files go ---- */
-/* Finds where a path is written. With one path, the folder is --out. With --all, --out
- * gets one folder per path. A GGUF file is named ARM-PATH-TYPE.gguf and is put into the
- * folder --out; without --all, --out may also be the file's name. */
-static pl_status target_of(const job *j, const char *path, char out[PL_PATH_MAX])
-{
-    char name[2 * PL_NAME_MAX];
-    const request *q = j->q;
-    bool whole = q->gguf ? pl_ends_with(q->out, ".gguf") : true;
-    snprintf(name, sizeof name, "%s", path);
-    if (q->gguf)
-        snprintf(name, sizeof name, "%s-%s-%s.gguf", j->arm.name, path,
-                 pl_weight_type_name(q->type));
-    if (q->all || !whole)
-        pl_join(out, q->out, name);
-    else if (!pl_copy_text(out, PL_PATH_MAX, q->out))
-        out[0] = '\0';
-    return out[0] ? PL_OK : pl_fail(PL_ERR_USAGE, "the path of --out is too long");
-}
-
-static void tell_exported(const job *j, const char *path, const char *target)
-{
-    char count[16], kept[PL_PATH_MAX];
-    if (!j->q->json) {
-        say("export   %s %s, %s parameters, %s -> %s", j->arm.name, path,
-            pl_human_count((double)pl_topology_path_params(j->topology), count),
-            pl_weight_type_name(j->q->type), target);
-        if (!j->q->gguf && pl_path_exists(pl_join(kept, target, "sentencepiece.model")))
-            say("         without files for transformers' tokenizer, because "
-                "transformers would\n"
-                "         misread this tokenizer; the folder has sentencepiece.model");
-        return;
-    }
-    pl_json *o = pl_json_object(), *notes = pl_json_object();
-    pl_json_set_text(o, "arm", j->arm.name);
-    pl_json_set_text(o, "path", path);
-    pl_json_set_text(o, "type", pl_weight_type_name(j->q->type));
-    pl_json_set_text(o, "out", target);
-    for (int i = 0; i < j->n_notes; i++)
-        pl_json_set_text(notes, j->notes[i].key, j->notes[i].value);
-    pl_json_set(o, "metadata", notes);
-    say_json(o);
-}
-
 static pl_status export_path(job *j, int path)
 {
+    const request *q = j->q;
     char name[PL_NAME_MAX], target[PL_PATH_MAX], title[PL_PATH_MAX];
     pl_topology_path_name(j->topology, path, name);
-    PL_CHECK(target_of(j, name, target));
-    const pl_which which = {j->tag.n_items > 0 ? &j->tag : NULL, j->q->best};
+    /* Finds where the path is written. With one path, the folder is --out. With --all,
+     * --out gets one folder per path. A GGUF file is named ARM-PATH-TYPE.gguf and is
+     * put into the folder --out; without --all, --out may also be the file's name. */
+    char file[2 * PL_NAME_MAX];
+    bool whole = q->gguf ? pl_ends_with(q->out, ".gguf") : true;
+    snprintf(file, sizeof file, "%s", name);
+    if (q->gguf)
+        snprintf(file, sizeof file, "%s-%s-%s.gguf", j->arm.name, name,
+                 pl_weight_type_name(q->type));
+    if (q->all || !whole)
+        pl_join(target, q->out, file);
+    else if (!pl_copy_text(target, PL_PATH_MAX, q->out))
+        target[0] = '\0';
+    if (!target[0])
+        return pl_fail(PL_ERR_USAGE, "the path of --out is too long");
+    const pl_which which = {j->tag.n_items > 0 ? &j->tag : NULL, q->best};
     PL_CHECK(
         pl_name_path_modules(j->store, &j->arm, j->topology, path, which, j->modules));
     for (int slot = 0; j->number >= 0 && slot < pl_topology_n_slots(j->topology);
@@ -145,7 +117,7 @@ static pl_status export_path(job *j, int path)
                    .params = j->params,
                    .tokenizer_model = j->tokenizer.data,
                    .tokenizer_bytes = j->tokenizer.len,
-                   .type = j->q->type,
+                   .type = q->type,
                    .notes = j->notes,
                    .n_notes = j->n_notes};
     const card about = {.r = &j->r,
@@ -155,13 +127,32 @@ static pl_status export_path(job *j, int path)
                         .path = path,
                         .modules = j->modules,
                         .title = title,
-                        .chosen = j->q->at || j->q->best};
-    if (!j->q->gguf)
+                        .chosen = q->at || q->best};
+    if (!q->gguf)
         PL_CHECK(card_refuse_other(target));
-    PL_CHECK(j->q->gguf ? pl_export_gguf(&e, target) : pl_export_folder(&e, target));
-    if (!j->q->gguf)
+    PL_CHECK(q->gguf ? pl_export_gguf(&e, target) : pl_export_folder(&e, target));
+    if (!q->gguf)
         PL_CHECK(card_write(&about, target));
-    tell_exported(j, name, target);
+    if (q->json) {
+        pl_json *o = pl_json_object(), *notes = pl_json_object();
+        pl_json_set_text(o, "arm", j->arm.name);
+        pl_json_set_text(o, "path", name);
+        pl_json_set_text(o, "type", pl_weight_type_name(q->type));
+        pl_json_set_text(o, "out", target);
+        for (int i = 0; i < j->n_notes; i++)
+            pl_json_set_text(notes, j->notes[i].key, j->notes[i].value);
+        pl_json_set(o, "metadata", notes);
+        say_json(o);
+        return PL_OK;
+    }
+    char count[16], kept[PL_PATH_MAX];
+    say("export   %s %s, %s parameters, %s -> %s", j->arm.name, name,
+        pl_human_count((double)pl_topology_path_params(j->topology), count),
+        pl_weight_type_name(q->type), target);
+    if (!q->gguf && pl_path_exists(pl_join(kept, target, "sentencepiece.model")))
+        say("         without files for transformers' tokenizer, because transformers "
+            "would\n"
+            "         misread this tokenizer; the folder has sentencepiece.model");
     return PL_OK;
 }
 

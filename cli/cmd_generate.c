@@ -91,50 +91,6 @@ static pl_status emit(void *context, const char *text, size_t len)
     return PL_OK;
 }
 
-static void tell_generated_json(session *s, const char *path,
-                                const pl_generate_result *g, double rate)
-{
-    const pl_topology *t = s->mix.topology;
-    char name[PL_NAME_MAX];
-    pl_json *o = pl_json_object();
-    pl_json_set_text(o, "path", path);
-    pl_json_set_text(o, "prompt", s->q->prompt);
-    pl_json_set(o, "text", pl_json_make_bytes(pl_buf_text(&s->text), s->text.len));
-    pl_json_set_int(o, "prompt_tokens", g->n_prompt);
-    pl_json_set_int(o, "tokens", g->n_tokens);
-    pl_json_set_text(o, "finish", pl_finish_name(g->finish));
-    pl_json_set_real(o, "tokens_per_second", rate);
-    pl_json_set_text(o, "route",
-                     s->q->path                ? "asked"
-                     : s->q->every             ? (s->gated ? "gate" : "history")
-                     : s->choice.by_likelihood ? "likelihood"
-                                               : "router");
-    if (s->choice.by_likelihood) {
-        pl_json *nats = pl_json_object();
-        for (int i = 0; i < pl_topology_n_paths(t); i++) {
-            pl_topology_path_name(t, i, name);
-            pl_json_set_real(nats, name, s->choice.nats[i]);
-        }
-        pl_json_set_real(o, "margin_nats", s->choice.margin_nats);
-        pl_json_set(o, "nats", nats);
-    }
-    if (s->q->every) {
-        /* each path that wrote, and its first token */
-        pl_json *list = pl_json_array();
-        for (int i = 0; i < s->trace.n; i++) {
-            pl_json *span = pl_json_object();
-            pl_topology_path_name(t, s->trace.spans[i].path, name);
-            pl_json_set_int(span, "from", s->trace.spans[i].from);
-            pl_json_set_text(span, "path", name);
-            pl_json_push(list, span);
-        }
-        pl_json_set(o, "paths", list);
-        pl_json_set_int(o, "routing_tokens", g->n_routing);
-        pl_json_set_real(o, "routing_seconds", g->routing_seconds);
-    }
-    say_json(o);
-}
-
 static void tell_generated(session *s, const pl_generate_result *g)
 {
     double rate = g->decode_seconds > 0 ? g->n_tokens / g->decode_seconds : 0;
@@ -143,7 +99,45 @@ static void tell_generated(session *s, const pl_generate_result *g)
     if (s->single)
         pl_copy_text(path, sizeof path, s->mix.arm.name);
     if (s->q->json) {
-        tell_generated_json(s, path, g, rate);
+        const pl_topology *t = s->mix.topology;
+        char name[PL_NAME_MAX];
+        pl_json *o = pl_json_object();
+        pl_json_set_text(o, "path", path);
+        pl_json_set_text(o, "prompt", s->q->prompt);
+        pl_json_set(o, "text", pl_json_make_bytes(pl_buf_text(&s->text), s->text.len));
+        pl_json_set_int(o, "prompt_tokens", g->n_prompt);
+        pl_json_set_int(o, "tokens", g->n_tokens);
+        pl_json_set_text(o, "finish", pl_finish_name(g->finish));
+        pl_json_set_real(o, "tokens_per_second", rate);
+        pl_json_set_text(o, "route",
+                         s->q->path                ? "asked"
+                         : s->q->every             ? (s->gated ? "gate" : "history")
+                         : s->choice.by_likelihood ? "likelihood"
+                                                   : "router");
+        if (s->choice.by_likelihood) {
+            pl_json *nats = pl_json_object();
+            for (int i = 0; i < pl_topology_n_paths(t); i++) {
+                pl_topology_path_name(t, i, name);
+                pl_json_set_real(nats, name, s->choice.nats[i]);
+            }
+            pl_json_set_real(o, "margin_nats", s->choice.margin_nats);
+            pl_json_set(o, "nats", nats);
+        }
+        if (s->q->every) {
+            /* each path that wrote, and its first token */
+            pl_json *list = pl_json_array();
+            for (int i = 0; i < s->trace.n; i++) {
+                pl_json *span = pl_json_object();
+                pl_topology_path_name(t, s->trace.spans[i].path, name);
+                pl_json_set_int(span, "from", s->trace.spans[i].from);
+                pl_json_set_text(span, "path", name);
+                pl_json_push(list, span);
+            }
+            pl_json_set(o, "paths", list);
+            pl_json_set_int(o, "routing_tokens", g->n_routing);
+            pl_json_set_real(o, "routing_seconds", g->routing_seconds);
+        }
+        say_json(o);
         return;
     }
     fflush(stdout);

@@ -104,33 +104,6 @@ done:
     return status;
 }
 
-static void tell_imported(const request *q, const pl_import *m, uint64_t n_params)
-{
-    const pl_shape *s = pl_import_shape(m);
-    char count[16];
-    if (goes_to_stdout(q))
-        return;
-    if (!q->json) {
-        say("import   %s parameters in %d file%s: %d blocks of width %d, %d query "
-            "heads, "
-            "%d key/value heads, vocabulary %d, %s head",
-            pl_human_count((double)n_params, count), pl_import_n_files(m),
-            pl_import_n_files(m) == 1 ? "" : "s", s->n_blocks, s->width, s->n_heads,
-            s->n_kv_heads, s->vocab, s->tied ? "tied" : "untied");
-        if (pl_import_n_derived(m) > 0)
-            say("         ignored %d tensors that can be computed (rotary tables, "
-                "masks)",
-                pl_import_n_derived(m));
-        say("         try next: pathloom train %s --corpus TEXT --out RUN", q->out);
-        return;
-    }
-    pl_json *o = pl_json_object();
-    pl_json_set_int(o, "parameters", (int64_t)n_params);
-    pl_json_set_int(o, "files", pl_import_n_files(m));
-    pl_json_set_text(o, "out", q->out);
-    say_json(o);
-}
-
 static pl_status run_import(int argc, char **argv)
 {
     request q;
@@ -190,11 +163,30 @@ static pl_status run_import(int argc, char **argv)
     PL_TRY(check_values(m, &n_params));
     config_leave_derived(&c);
     pl_conf_write_yaml(&config_table, &c, &text);
-    if (goes_to_stdout(&q)) /* main checks whether everything was written */
+    if (goes_to_stdout(&q)) { /* main checks whether everything was written */
         fwrite(pl_buf_text(&text), 1, text.len, stdout);
-    else
-        PL_TRY(pl_write_output(q.out, pl_buf_text(&text), text.len));
-    tell_imported(&q, m, n_params);
+        goto done;
+    }
+    PL_TRY(pl_write_output(q.out, pl_buf_text(&text), text.len));
+    if (q.json) {
+        pl_json *o = pl_json_object();
+        pl_json_set_int(o, "parameters", (int64_t)n_params);
+        pl_json_set_int(o, "files", pl_import_n_files(m));
+        pl_json_set_text(o, "out", q.out);
+        say_json(o);
+    } else {
+        char count[16];
+        say("import   %s parameters in %d file%s: %d blocks of width %d, %d query "
+            "heads, %d key/value heads, vocabulary %d, %s head",
+            pl_human_count((double)n_params, count), pl_import_n_files(m),
+            pl_import_n_files(m) == 1 ? "" : "s", s->n_blocks, s->width, s->n_heads,
+            s->n_kv_heads, s->vocab, s->tied ? "tied" : "untied");
+        if (pl_import_n_derived(m) > 0)
+            say("         ignored %d tensors that can be computed (rotary tables, "
+                "masks)",
+                pl_import_n_derived(m));
+        say("         try next: pathloom train %s --corpus TEXT --out RUN", q.out);
+    }
 done:
     pl_buf_destroy(&text);
     pl_import_close(&m);

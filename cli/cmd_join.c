@@ -64,33 +64,6 @@ static pl_status enrol(process *p, const pl_keypair *invite, char role[32])
     return status;
 }
 
-/* Finds the token: in the command line, in a file or in the environment. Other users
- * can read a command line, but not the file, which may be a pipe (<(command)). */
-static pl_status find_token(const process *p, const char *word, char out[PL_TOKEN_MAX])
-{
-    const char *named = getenv("PATHLOOM_TOKEN");
-    out[0] = '\0';
-    if (word) {
-        pl_copy_text(out, PL_TOKEN_MAX, word);
-    } else if (p->token_file) {
-        FILE *file = fopen(p->token_file, "re");
-        if (!file)
-            return pl_fail(PL_ERR_NOT_FOUND, "cannot open the token's file %s: %s",
-                           p->token_file, strerror(errno));
-        if (!fgets(out, PL_TOKEN_MAX, file))
-            out[0] = '\0';
-        fclose(file);
-    } else if (named) {
-        pl_copy_text(out, PL_TOKEN_MAX, named);
-    } else {
-        return pl_fail(PL_ERR_USAGE,
-                       "join needs the token that `pathloom key invite` printed on the "
-                       "other machine: as a word, in --token-file or PATHLOOM_TOKEN");
-    }
-    out[strcspn(out, " \r\n")] = '\0';
-    return PL_OK;
-}
-
 static const cli_option options[] = {
     CLI_OPTION(
         "token-file", CLI_TEXT, process, token_file, "FILE",
@@ -112,7 +85,29 @@ static pl_status run_join(int argc, char **argv)
     pl_keypair invite;
     pl_address at;
     PL_CHECK(cli_read(&verb_join, argc, argv, &p, &words));
-    PL_CHECK(find_token(&p, words.n > 0 ? words.at[0] : NULL, token));
+    /* Finds the token: in the command line, in a file or in the environment. Other
+     * users can read a command line, but not the file, which may be a pipe
+     * (<(command)). */
+    const char *named = getenv("PATHLOOM_TOKEN");
+    token[0] = '\0';
+    if (words.n > 0) {
+        pl_copy_text(token, PL_TOKEN_MAX, words.at[0]);
+    } else if (p.token_file) {
+        FILE *file = fopen(p.token_file, "re");
+        if (!file)
+            return pl_fail(PL_ERR_NOT_FOUND, "cannot open the token's file %s: %s",
+                           p.token_file, strerror(errno));
+        if (!fgets(token, PL_TOKEN_MAX, file))
+            token[0] = '\0';
+        fclose(file);
+    } else if (named) {
+        pl_copy_text(token, PL_TOKEN_MAX, named);
+    } else {
+        return pl_fail(PL_ERR_USAGE,
+                       "join needs the token that `pathloom key invite` printed on the "
+                       "other machine: as a word, in --token-file or PATHLOOM_TOKEN");
+    }
+    token[strcspn(token, " \r\n")] = '\0';
     PL_CHECK(pl_token_parse(token, hub, &invite));
     PL_CHECK(pl_address_parse(hub, &at));
     pl_copy_text(p.found[0], sizeof p.found[0], hub);

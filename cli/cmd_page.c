@@ -24,25 +24,40 @@ static const cli_option options[] = {
                "curves, history, versions, configuration"),
 };
 
-/* One thread follows the run and answers all questions. */
-static pl_status show_page(const page_request *q)
+static pl_status run_page(int argc, char **argv)
 {
     enum { TICK_MS = 1000 };
+    page_request q = {.front.listen = "127.0.0.1:8090"};
     pl_status status = PL_OK;
-    volatile sig_atomic_t *stop = cli_stop_flag(true);
     char address[64];
     page *p = NULL;
     pl_page_front *front = NULL;
-    PL_TRY(page_open(q->ask.run, q->ask.hub, q->ask.key, &p));
-    PL_TRY(pl_page_front_open(&q->front, &front, address));
-    if (q->ready)
-        PL_TRY(pl_write_output(q->ready, address, strlen(address)));
+    PL_CHECK(cli_read(&verb_page, argc, argv, &q, NULL));
+    if (q.report && q.ask.hub)
+        return pl_fail(PL_ERR_USAGE, "--report needs the folder of the run, and cannot "
+                                     "be used with --hub");
+    if (q.report) {
+        pl_buf html = {0};
+        status = page_report(q.ask.run, &html);
+        if (status == PL_OK)
+            status = pl_write_output(q.report, html.data, html.len);
+        if (status == PL_OK)
+            say("%s has the report, %zu bytes", q.report, html.len);
+        pl_buf_destroy(&html);
+        return status;
+    }
+    /* one thread follows the run and answers all questions */
+    volatile sig_atomic_t *stop = cli_stop_flag(true);
+    PL_TRY(page_open(q.ask.run, q.ask.hub, q.ask.key, &p));
+    PL_TRY(pl_page_front_open(&q.front, &front, address));
+    if (q.ready)
+        PL_TRY(pl_write_output(q.ready, address, strlen(address)));
     else /* otherwise its output is a log of the run, which has only events */
         say("the page of %s is at http://%s/%s",
-            q->ask.hub   ? q->ask.hub
-            : q->ask.run ? q->ask.run
-                         : "pathloom-run",
-            address, q->front.tokens ? "#TOKEN" : "");
+            q.ask.hub   ? q.ask.hub
+            : q.ask.run ? q.ask.run
+                        : "pathloom-run",
+            address, q.front.tokens ? "#TOKEN" : "");
     for (int64_t next_ms = 0; !*stop;) {
         const int64_t now = pl_now_ms();
         if (now >= next_ms) {
@@ -63,25 +78,6 @@ static pl_status show_page(const page_request *q)
 done:
     pl_page_front_close(&front);
     page_close(&p);
-    return status;
-}
-
-static pl_status run_page(int argc, char **argv)
-{
-    page_request q = {.front.listen = "127.0.0.1:8090"};
-    pl_buf html = {0};
-    PL_CHECK(cli_read(&verb_page, argc, argv, &q, NULL));
-    if (!q.report)
-        return show_page(&q);
-    if (q.ask.hub)
-        return pl_fail(PL_ERR_USAGE, "--report needs the folder of the run, and cannot "
-                                     "be used with --hub");
-    pl_status status = page_report(q.ask.run, &html);
-    if (status == PL_OK)
-        status = pl_write_output(q.report, html.data, html.len);
-    if (status == PL_OK)
-        say("%s has the report, %zu bytes", q.report, html.len);
-    pl_buf_destroy(&html);
     return status;
 }
 

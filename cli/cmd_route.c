@@ -49,12 +49,36 @@ static void show_path_real(row *r, const char *key, double value, const char *fo
     row_real(r, key, value, isfinite(value) ? format : dash);
 }
 
-static void show_routing(const routing_call *call)
+static pl_status run_route(int argc, char **argv)
 {
-    const pl_topology *t = call->mix.topology;
-    const text_route *route = &call->route;
+    const int32_t bos = PL_TOKEN_BOS;
+    request q = {0};
+    routing_call call = {0};
+    pl_read_stats stats;
+    pl_status status = PL_OK;
+    call.q = &q;
+    PL_CHECK(cli_read(&verb_route, argc, argv, &q, NULL));
+    if (q.route)
+        PL_CHECK(config_check_answer("--route", q.route));
+    if ((q.prompt != NULL) == (q.file != NULL))
+        return pl_fail(PL_ERR_USAGE, "route needs either --prompt TEXT or --file FILE, "
+                                     "not both");
+    PL_TRY(mixture_open(q.dir, &q.wish, &call.mix));
+    pl_buf_append(&call.tokens, &bos, sizeof bos);
+    PL_TRY(q.prompt ? pl_tokenizer_encode(call.mix.tokenizer, q.prompt,
+                                          strlen(q.prompt), &call.tokens)
+                    : pl_documents_cut(q.file, 0, take_first_document, &call, &stats));
+    if (q.file && !call.have_text)
+        PL_TRY(pl_fail(PL_ERR_DATA, "there is no text in '%s'", q.file));
+    PL_TRY(text_router_open(&call.mix,
+                            &(text_router_wish){.rule = q.route, .likelihood = true},
+                            &call.router));
+    PL_TRY(text_router_ask(call.router, (const int32_t *)(const void *)call.tokens.data,
+                           (int)(call.tokens.len / sizeof(int32_t)), &call.route));
+    const pl_topology *t = call.mix.topology;
+    const text_route *route = &call.route;
     char name[PL_NAME_MAX], by_router[PL_NAME_MAX];
-    row r = row_begin(call->q->json);
+    row r = row_begin(q.json);
     pl_topology_path_name(t, route->path, name);
     pl_topology_path_name(t, route->router_path, by_router);
     row_text(&r, "path", name, "%s answers: ");
@@ -99,35 +123,6 @@ static void show_routing(const routing_call *call)
         row_finish(&item);
     }
     row_finish(&r);
-}
-
-static pl_status run_route(int argc, char **argv)
-{
-    const int32_t bos = PL_TOKEN_BOS;
-    request q = {0};
-    routing_call call = {0};
-    pl_read_stats stats;
-    pl_status status = PL_OK;
-    call.q = &q;
-    PL_CHECK(cli_read(&verb_route, argc, argv, &q, NULL));
-    if (q.route)
-        PL_CHECK(config_check_answer("--route", q.route));
-    if ((q.prompt != NULL) == (q.file != NULL))
-        return pl_fail(PL_ERR_USAGE, "route needs either --prompt TEXT or --file FILE, "
-                                     "not both");
-    PL_TRY(mixture_open(q.dir, &q.wish, &call.mix));
-    pl_buf_append(&call.tokens, &bos, sizeof bos);
-    PL_TRY(q.prompt ? pl_tokenizer_encode(call.mix.tokenizer, q.prompt,
-                                          strlen(q.prompt), &call.tokens)
-                    : pl_documents_cut(q.file, 0, take_first_document, &call, &stats));
-    if (q.file && !call.have_text)
-        PL_TRY(pl_fail(PL_ERR_DATA, "there is no text in '%s'", q.file));
-    PL_TRY(text_router_open(&call.mix,
-                            &(text_router_wish){.rule = q.route, .likelihood = true},
-                            &call.router));
-    PL_TRY(text_router_ask(call.router, (const int32_t *)(const void *)call.tokens.data,
-                           (int)(call.tokens.len / sizeof(int32_t)), &call.route));
-    show_routing(&call);
 done:
     text_router_close(&call.router);
     pl_buf_destroy(&call.tokens);

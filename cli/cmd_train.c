@@ -45,29 +45,6 @@ done:
     return status;
 }
 
-/* Starts the page: a separate process that only reads, and that ends with this command.
- * If the page does not start, the training continues without a page. */
-static void start_page(pl_run *r, pl_launcher **viewer)
-{
-    char logs[PL_PATH_MAX], proc[PL_PATH_MAX], ready[PL_PATH_MAX];
-    char address[PL_ADDRESS_MAX];
-    const char *argv[] = {
-        "pathloom", "page",        "--run",   r->dir,
-        "--listen", "127.0.0.1:*", "--ready", run_file(r, "proc/page.address", ready),
-        NULL};
-    pl_status status = pl_make_folders(run_file(r, "proc", proc));
-    if (status == PL_OK)
-        status = pl_launcher_create("/proc/self/exe", run_file(r, "log", logs), viewer);
-    if (status == PL_OK)
-        status = pl_launcher_start(*viewer, "page", argv, ready);
-    if (status == PL_OK)
-        status = pl_launcher_address(*viewer, "page", 30000, address, sizeof address);
-    if (status == PL_OK)
-        say("page     http://%s/", address);
-    else
-        say("note     there is no page: %s", pl_last_error());
-}
-
 /* Prepares text and configuration. With --for or --tokens, the keys of a new run are
  * chosen by the text and by the speed of this machine. Later commands keep them. */
 static pl_status prepare_run(pl_run *r, train_dial *dial)
@@ -116,6 +93,7 @@ static pl_status tell_audits(const pl_run *r)
 
 static pl_status train_run(pl_run *r, train_dial *dial, pl_launcher **viewer)
 {
+    pl_status status = PL_OK;
     say("pathloom %s  run %s%s", PL_VERSION, r->dir, r->resumed ? ", resumed" : "");
     if (isatty(1) == 1)
         say("         Ctrl+C stops the job after its tasks; the same command continues "
@@ -123,9 +101,31 @@ static pl_status train_run(pl_run *r, train_dial *dial, pl_launcher **viewer)
     PL_CHECK(prepare_run(r, dial));
     r->curves = curves_open(r);
     PL_CHECK(run_save(r));
-    if (viewer)
-        start_page(r, viewer);
-    pl_status status = train_stages(r, dial);
+    if (viewer) {
+        /* The page is a separate process that only reads, and that ends with this
+         * command. If it does not start, the training continues without a page. */
+        char logs[PL_PATH_MAX], proc[PL_PATH_MAX], ready[PL_PATH_MAX];
+        char address[PL_ADDRESS_MAX];
+        const char *argv[] = {"pathloom", "page",
+                              "--run",    r->dir,
+                              "--listen", "127.0.0.1:*",
+                              "--ready",  run_file(r, "proc/page.address", ready),
+                              NULL};
+        status = pl_make_folders(run_file(r, "proc", proc));
+        if (status == PL_OK)
+            status =
+                pl_launcher_create("/proc/self/exe", run_file(r, "log", logs), viewer);
+        if (status == PL_OK)
+            status = pl_launcher_start(*viewer, "page", argv, ready);
+        if (status == PL_OK)
+            status =
+                pl_launcher_address(*viewer, "page", 30000, address, sizeof address);
+        if (status == PL_OK)
+            say("page     http://%s/", address);
+        else
+            say("note     there is no page: %s", pl_last_error());
+    }
+    status = train_stages(r, dial);
     if (status == PL_ERR_CANCELLED)
         say("stopping: the workers finish their tasks; Ctrl+C again stops at once,\n"
             "         without losing a committed version");

@@ -123,26 +123,6 @@ static pl_status unknown_option(const cli_verb *verb, const char *word)
                    verb->name, word, verb->name);
 }
 
-/* Makes the error for an option that getopt refused. A short option may be in the
- * middle of a word; optopt has the letter of the option. */
-static pl_status bad_option(const cli_verb *verb, int option, char **argv)
-{
-    const char *word = argv[optind - 1];
-    const char letter[] = {'-', (char)optopt, '\0'};
-    char name[64];
-    if (option == ':')
-        return pl_fail(PL_ERR_USAGE, "option `%s` needs a value", word);
-    if (!pl_starts_with(word, "--"))
-        return unknown_option(verb, letter);
-    if (optopt >= FIRST_OPTION)
-        return pl_fail(PL_ERR_USAGE,
-                       "option `--%s` takes no value, but `%s` gives it one",
-                       verb->options[optopt - FIRST_OPTION].name, word);
-    pl_copy_text(name, sizeof name, word);
-    name[strcspn(name, "=")] = '\0';
-    return unknown_option(verb, name);
-}
-
 static pl_status take_option_int(const cli_option *o, int64_t *out)
 {
     if (pl_parse_int(optarg, out) == PL_OK && (double)*out >= o->least &&
@@ -210,8 +190,24 @@ pl_status cli_read(const cli_verb *verb, int argc, char **argv, void *into,
     optind = 1;
     opterr = 0;
     while ((option = getopt_long(argc, argv, ":", longs, NULL)) != -1) {
-        if (option < FIRST_OPTION)
-            return bad_option(verb, option, argv);
+        if (option < FIRST_OPTION) {
+            /* Makes the error for an option that getopt refused. A short option may be
+             * in the middle of a word; optopt has the letter of the option. */
+            const char *word = argv[optind - 1];
+            const char letter[] = {'-', (char)optopt, '\0'};
+            char name[64];
+            if (option == ':')
+                return pl_fail(PL_ERR_USAGE, "option `%s` needs a value", word);
+            if (!pl_starts_with(word, "--"))
+                return unknown_option(verb, letter);
+            if (optopt >= FIRST_OPTION)
+                return pl_fail(PL_ERR_USAGE,
+                               "option `--%s` takes no value, but `%s` gives it one",
+                               verb->options[optopt - FIRST_OPTION].name, word);
+            pl_copy_text(name, sizeof name, word);
+            name[strcspn(name, "=")] = '\0';
+            return unknown_option(verb, name);
+        }
         PL_CHECK(take_option_value(&verb->options[option - FIRST_OPTION], into));
     }
     for (; optind < argc; optind++) {

@@ -51,28 +51,6 @@ static pl_status find_tensor(const pl_topology *t, const char *module,
 }
 
 /* ---- writing ---- */
-/* Writes the head of NumPy's format 1.0: magic, version, length, header. */
-static pl_status write_npy_head(const stretch *s)
-{
-    char shape[64], text[256];
-    uint8_t head[NPY_HEAD] = {0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0};
-    if (s->rows > 1)
-        snprintf(shape, sizeof shape, "(%d, %d)", s->rows, s->cols);
-    else
-        snprintf(shape, sizeof shape, "(%zu,)", s->count);
-    int used =
-        snprintf(text, sizeof text,
-                 "{'descr': '<f4', 'fortran_order': False, 'shape': %s, }", shape);
-    int total = (NPY_HEAD + used + 1 + NPY_ALIGN - 1) / NPY_ALIGN * NPY_ALIGN;
-    int len = total - NPY_HEAD;
-    memset(text + used, ' ', (size_t)(len - used));
-    text[len - 1] = '\n';
-    head[8] = (uint8_t)len;
-    head[9] = (uint8_t)(len >> 8);
-    PL_CHECK(write_output(head, sizeof head));
-    return write_output(text, (size_t)len);
-}
-
 static pl_status cat_version(store_call *call, cat_format format)
 {
     char arm_name[PL_MODULE_NAME_MAX];
@@ -95,8 +73,26 @@ static pl_status cat_version(store_call *call, cat_format format)
         PL_TRY(pl_read_arm(call->store, arm_name, &arm, &t));
         PL_TRY(find_tensor(t, v.module, call->words[1], &s));
     }
-    if (format == CAT_NPY)
-        PL_TRY(write_npy_head(&s));
+    if (format == CAT_NPY) {
+        /* the head of NumPy's format 1.0: magic, version, length, header */
+        char shape[64], text[256];
+        uint8_t head[NPY_HEAD] = {0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0};
+        if (s.rows > 1)
+            snprintf(shape, sizeof shape, "(%d, %d)", s.rows, s.cols);
+        else
+            snprintf(shape, sizeof shape, "(%zu,)", s.count);
+        int used =
+            snprintf(text, sizeof text,
+                     "{'descr': '<f4', 'fortran_order': False, 'shape': %s, }", shape);
+        int total = (NPY_HEAD + used + 1 + NPY_ALIGN - 1) / NPY_ALIGN * NPY_ALIGN;
+        int len = total - NPY_HEAD;
+        memset(text + used, ' ', (size_t)(len - used));
+        text[len - 1] = '\n';
+        head[8] = (uint8_t)len;
+        head[9] = (uint8_t)(len >> 8);
+        PL_TRY(write_output(head, sizeof head));
+        PL_TRY(write_output(text, (size_t)len));
+    }
     piece = pl_alloc(PIECE_FLOATS * sizeof *piece);
     for (size_t at_float = 0; at_float < s.count; at_float += PIECE_FLOATS) {
         const size_t left = s.count - at_float;

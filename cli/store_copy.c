@@ -154,26 +154,6 @@ pl_status store_backup(store_call *call)
     return job ? run_copy_files(run_of(call), call->words[0]) : PL_OK;
 }
 
-/* Makes the folder of a store again from its storage engine, which has it all. */
-static pl_status rebuild(const store_call *call, const char *place)
-{
-    pl_rebuild_report report;
-    pl_audit_report audit;
-    PL_CHECK(pl_store_rebuild(place, call->folder, &report));
-    PL_CHECK(check_copy(call->folder, !call->values[STORE_OPT_QUICK], &audit));
-    row r = row_begin(call->json);
-    row_text(&r, NULL, call->folder, "%s");
-    row_text(&r, "from", place, " is the store in %s");
-    row_text(&r, "to", call->folder, NULL);
-    row_count(&r, "sequence", report.sequence, " as of commit %s");
-    row_count(&r, NULL, report.n_records, ": %s records");
-    row_count(&r, "commits", report.n_commits, ", the newest %s commits from its log");
-    row_count(&r, "records", report.n_records, NULL);
-    row_bytes(&r, "checked_bytes", audit.bytes, "; checked, %s read");
-    row_finish(&r);
-    return PL_OK;
-}
-
 /* Restores a backup, which is checked completely before it replaces anything. */
 pl_status store_restore(store_call *call)
 {
@@ -183,8 +163,24 @@ pl_status store_restore(store_call *call)
     char backup[PL_PATH_MAX], saved[PL_PATH_MAX];
     const bool job = call->values[STORE_OPT_JOB] != NULL;
     PL_CHECK(find_copy(call, call->words[0], backup));
-    if (strstr(backup, "://"))
-        return rebuild(call, backup);
+    if (strstr(backup, "://")) {
+        /* makes the folder again from the storage engine, which has all of the store */
+        pl_rebuild_report report;
+        PL_CHECK(pl_store_rebuild(backup, call->folder, &report));
+        PL_CHECK(check_copy(call->folder, !call->values[STORE_OPT_QUICK], &audit));
+        row r = row_begin(call->json);
+        row_text(&r, NULL, call->folder, "%s");
+        row_text(&r, "from", backup, " is the store in %s");
+        row_text(&r, "to", call->folder, NULL);
+        row_count(&r, "sequence", report.sequence, " as of commit %s");
+        row_count(&r, NULL, report.n_records, ": %s records");
+        row_count(&r, "commits", report.n_commits,
+                  ", the newest %s commits from its log");
+        row_count(&r, "records", report.n_records, NULL);
+        row_bytes(&r, "checked_bytes", audit.bytes, "; checked, %s read");
+        row_finish(&r);
+        return PL_OK;
+    }
     if (job && pl_path_exists(pl_join(saved, run_of(call), "run.yaml")) &&
         !call->values[STORE_OPT_FORCE])
         return pl_fail(PL_ERR_EXISTS,

@@ -115,32 +115,6 @@ static int find_lane(const graph *g, int except, const pl_module_at *source)
     return -1;
 }
 
-/* Replaces the lane's version by the first of its sources, and opens a lane for each
- * further source. A source that another lane already waits for gets no new lane. */
-static pl_status follow_sources(graph *g, int at)
-{
-    const pl_lineage from = g->lanes[at].from;
-    bool opened[LANES_MAX] = {false}, joined[LANES_MAX] = {false};
-    g->lanes[at].live = false;
-    for (int i = 0; i < from.n; i++) {
-        int other = find_lane(g, at, &from.sources[i]);
-        int to = at;
-        while (to < LANES_MAX && g->lanes[to].live)
-            to++;
-        if (other >= 0 || to == LANES_MAX)
-            continue;
-        PL_CHECK(enter_lane(g, to, &from.sources[i]));
-        opened[to] = true;
-    }
-    print_branch(g, at, opened, '.');
-    int other = from.n > 0 ? find_lane(g, at, &from.sources[0]) : -1;
-    if (from.n == 0 || g->lanes[at].live || other < 0)
-        return PL_OK;
-    joined[other > at ? other : at] = true;
-    print_branch(g, other < at ? other : at, joined, other < at ? '\'' : '|');
-    return PL_OK;
-}
-
 pl_status store_graph(store_call *call, const char *module, uint64_t number)
 {
     graph *g = pl_alloc(sizeof *g);
@@ -155,7 +129,27 @@ pl_status store_graph(store_call *call, const char *module, uint64_t number)
             PL_TRY(pl_fail(PL_ERR_DAMAGED, "the descent of %s@%llu does not end",
                            start.module, (unsigned long long)start.number));
         print_node(g, at);
-        PL_TRY(follow_sources(g, at));
+        /* Replaces the lane's version by the first of its sources, and opens a lane for
+         * each further source. A source that another lane already waits for gets no new
+         * lane. */
+        const pl_lineage from = g->lanes[at].from;
+        bool opened[LANES_MAX] = {false}, joined[LANES_MAX] = {false};
+        g->lanes[at].live = false;
+        for (int i = 0; i < from.n; i++) {
+            int to = at;
+            while (to < LANES_MAX && g->lanes[to].live)
+                to++;
+            if (to == LANES_MAX || find_lane(g, at, &from.sources[i]) >= 0)
+                continue;
+            PL_TRY(enter_lane(g, to, &from.sources[i]));
+            opened[to] = true;
+        }
+        print_branch(g, at, opened, '.');
+        const int other = from.n > 0 ? find_lane(g, at, &from.sources[0]) : -1;
+        if (other < 0 || g->lanes[at].live)
+            continue;
+        joined[other > at ? other : at] = true;
+        print_branch(g, other < at ? other : at, joined, other < at ? '\'' : '|');
     }
 done:
     for (int i = 0; i < g->n; i++)

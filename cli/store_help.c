@@ -1,44 +1,6 @@
 /* Prints help, manual page and completion of `pathloom store` (cmd_store.c). */
 #include "cli/store_call.h"
 
-/* ---- the manual page ---- */
-static void print_store_manual(void)
-{
-    printf(".\\\" Made by `pathloom store --man`.\n"
-           ".TH PATHLOOM\\-STORE 1 \"\" \"pathloom %s\" \"Pathloom\"\n"
-           ".SH NAME\npathloom\\-store \\- look into a module store and maintain it\n"
-           ".SH SYNOPSIS\n.B pathloom store\n.I VERB\n[\\fIWORDS\\fR] [\\-\\-run "
-           "\\fIRUN\\fR | \\-\\-store \\fIFOLDER\\fR] [\\-\\-json]\n"
-           ".SH DESCRIPTION\n",
-           PL_VERSION);
-    cli_man_text("Verbs that only show something may run while a job trains: they do "
-                 "not disturb the job, and show the store at one moment. Verbs that "
-                 "change the store need the job to be stopped, except tag and backup.");
-    printf(".PP\n");
-    cli_man_text("A MODULE is ARM/SLOT.Ek, or SLOT.Ek of the mixture. A version V is a "
-                 "number or the name of a tag.");
-    printf(".SH OPTIONS\n");
-    for (int i = 0; i <= STORE_OPT_JSON; i++)
-        cli_man_option(store_option_row(i));
-    printf(".SH VERBS\n");
-    for (const store_verb *v = store_verbs; v < store_verbs + n_store_verbs; v++) {
-        printf(".SS \"%s %s\"\n", v->name, v->words);
-        cli_man_text(v->help);
-        printf(".PP\n");
-        cli_man_text(v->about);
-        for (int i = STORE_OPT_JSON + 1; i < STORE_OPT_COUNT; i++)
-            if (store_takes(v, i))
-                cli_man_option(store_option_row(i));
-    }
-    printf(".SH EXIT STATUS\n");
-    cli_man_text(
-        "0: done. 64: the command line is wrong. 65: something in the store is "
-        "damaged, or was recomputed with a different result. 66: the named thing does "
-        "not exist. 73: the named thing already exists. 74: reading or writing failed. "
-        "75: a running job has locked the store. 77: this user may not read or write "
-        "the store. Others as in sysexits.h.");
-}
-
 /* ---- completion ---- */
 void store_print_completion(void)
 {
@@ -92,7 +54,41 @@ void store_explain(int argc, char **argv)
             return;
         }
     if (has_argument(argc, argv, "--man")) {
-        print_store_manual();
+        printf(
+            ".\\\" Made by `pathloom store --man`.\n"
+            ".TH PATHLOOM\\-STORE 1 \"\" \"pathloom %s\" \"Pathloom\"\n"
+            ".SH NAME\npathloom\\-store \\- look into a module store and maintain it\n"
+            ".SH SYNOPSIS\n.B pathloom store\n.I VERB\n[\\fIWORDS\\fR] [\\-\\-run "
+            "\\fIRUN\\fR | \\-\\-store \\fIFOLDER\\fR] [\\-\\-json]\n"
+            ".SH DESCRIPTION\n",
+            PL_VERSION);
+        cli_man_text(
+            "Verbs that only show something may run while a job trains: they do not "
+            "disturb the job, and show the store at one moment. Verbs that change the "
+            "store need the job to be stopped, except tag and backup.");
+        printf(".PP\n");
+        cli_man_text("A MODULE is ARM/SLOT.Ek, or SLOT.Ek of the mixture. A version V "
+                     "is a number or the name of a tag.");
+        printf(".SH OPTIONS\n");
+        for (int i = 0; i <= STORE_OPT_JSON; i++)
+            cli_man_option(store_option_row(i));
+        printf(".SH VERBS\n");
+        for (const store_verb *v = store_verbs; v < store_verbs + n_store_verbs; v++) {
+            printf(".SS \"%s %s\"\n", v->name, v->words);
+            cli_man_text(v->help);
+            printf(".PP\n");
+            cli_man_text(v->about);
+            for (int i = STORE_OPT_JSON + 1; i < STORE_OPT_COUNT; i++)
+                if (store_takes(v, i))
+                    cli_man_option(store_option_row(i));
+        }
+        printf(".SH EXIT STATUS\n");
+        cli_man_text(
+            "0: done. 64: the command line is wrong. 65: something in the store is "
+            "damaged, or was recomputed with a different result. 66: the named thing "
+            "does not exist. 73: the named thing already exists. 74: reading or "
+            "writing failed. 75: a running job has locked the store. 77: this user may "
+            "not read or write the store. Others as in sysexits.h.");
         return;
     }
     printf(

@@ -207,11 +207,6 @@ static pl_status bytes_of(pl_store *store, const pl_hash *blob, uint64_t *bytes)
     return status == PL_ERR_NOT_FOUND ? PL_OK : status;
 }
 
-typedef struct tag_search {
-    const pl_version *version;
-    pl_buf paths, tags;
-} tag_search;
-
 static pl_status keep_tag(void *context, const pl_snapshot *tag)
 {
     store_call *call = context;
@@ -221,38 +216,35 @@ static pl_status keep_tag(void *context, const pl_snapshot *tag)
     return PL_OK;
 }
 
-/* If the tag names the version, notes path pNN of a tag "best-ARM-pNN", or the tag. */
-static void note_tag(tag_search *search, const pl_snapshot *tag)
-{
-    char prefix[PL_MODULE_NAME_MAX];
-    snprintf(prefix, sizeof prefix, "best-%.24s-", tag->arm);
-    const pl_snapshot_item *item = pl_snapshot_find(tag, search->version->module);
-    if (!item || item->number != search->version->number)
-        return;
-    const bool best = pl_starts_with(tag->name, prefix);
-    pl_buf *list = best ? &search->paths : &search->tags;
-    pl_buf_printf(list, "%s%s", list->len > 0 ? ", " : "",
-                  tag->name + (best ? strlen(prefix) : 0));
-}
-
 /* Prints a version, and if `last` the chapter in which the module no longer exists. */
 static pl_status show_version(store_call *call, const pl_version *v, bool full,
                               bool last)
 {
     uint64_t bytes, momentum_bytes;
     char end[PL_ARM_NAME_MAX] = "";
-    tag_search search = {.version = v};
+    pl_buf paths = {0}, tags = {0};
     PL_CHECK(bytes_of(call->store, &v->params, &bytes));
     PL_CHECK(bytes_of(call->store, &v->momentum, &momentum_bytes));
     if (last)
         PL_CHECK(pl_module_end(call->store, v->module, end));
-    for (size_t i = 0; i < call->n_tags; i++)
-        note_tag(&search, &call->tags[i]);
-    print_version(
-        call, v, bytes, momentum_bytes, full,
-        (version_notes){pl_buf_text(&search.paths), end, pl_buf_text(&search.tags)});
-    pl_buf_destroy(&search.paths);
-    pl_buf_destroy(&search.tags);
+    for (size_t i = 0; i < call->n_tags; i++) {
+        /* if the tag names the version, notes path pNN of a tag "best-ARM-pNN", or the
+         * tag */
+        const pl_snapshot *tag = &call->tags[i];
+        const pl_snapshot_item *item = pl_snapshot_find(tag, v->module);
+        char prefix[PL_MODULE_NAME_MAX];
+        if (!item || item->number != v->number)
+            continue;
+        snprintf(prefix, sizeof prefix, "best-%.24s-", tag->arm);
+        const bool best = pl_starts_with(tag->name, prefix);
+        pl_buf *list = best ? &paths : &tags;
+        pl_buf_printf(list, "%s%s", list->len > 0 ? ", " : "",
+                      tag->name + (best ? strlen(prefix) : 0));
+    }
+    print_version(call, v, bytes, momentum_bytes, full,
+                  (version_notes){pl_buf_text(&paths), end, pl_buf_text(&tags)});
+    pl_buf_destroy(&paths);
+    pl_buf_destroy(&tags);
     return PL_OK;
 }
 
@@ -293,26 +285,6 @@ static void print_health_number(row *r, const char *key, const char *title,
     row_real(r, key, value, NULL);
 }
 
-/* Prints a row per version from `last` down to 1, for `log --health`. */
-static pl_status log_health(store_call *call, const char *module, uint64_t last)
-{
-    pl_health *all = NULL;
-    pl_status status = pl_module_health(call->store, module, last, &all);
-    for (uint64_t number = last; status == PL_OK && number > 0; number--) {
-        const pl_health *h = &all[number];
-        row r = row_begin(call->json);
-        row_text(&r, "module", module, "%s");
-        row_count(&r, "version", number, "@%-5s");
-        print_health_number(&r, "lag_correlation", "lag", h->lag);
-        print_health_number(&r, "gain", "gain", h->gain);
-        print_health_number(&r, "relative_step", "step", h->relative);
-        print_health_number(&r, "transverse", "transverse", h->transverse);
-        row_finish(&r);
-    }
-    pl_free(all);
-    return status;
-}
-
 /* Prints the versions of a module from the newest, or from @VERSION, down to 0. Version
  * 0 of a chapter is a copy of a version of a module of the previous chapter, so that
  * version and those before it follow. */
@@ -324,8 +296,24 @@ pl_status store_log(store_call *call)
     PL_CHECK(pl_names_module(call->store, call->words[0], &at));
     if (call->values[STORE_OPT_GRAPH])
         return store_graph(call, at.module, at.number);
-    if (call->values[STORE_OPT_HEALTH])
-        return log_health(call, at.module, at.number);
+    if (call->values[STORE_OPT_HEALTH]) {
+        /* prints a row per version, down to version 1 */
+        pl_health *all = NULL;
+        pl_status status = pl_module_health(call->store, at.module, at.number, &all);
+        for (uint64_t number = at.number; status == PL_OK && number > 0; number--) {
+            const pl_health *h = &all[number];
+            row r = row_begin(call->json);
+            row_text(&r, "module", at.module, "%s");
+            row_count(&r, "version", number, "@%-5s");
+            print_health_number(&r, "lag_correlation", "lag", h->lag);
+            print_health_number(&r, "gain", "gain", h->gain);
+            print_health_number(&r, "relative_step", "step", h->relative);
+            print_health_number(&r, "transverse", "transverse", h->transverse);
+            row_finish(&r);
+        }
+        pl_free(all);
+        return status;
+    }
     PL_CHECK(pl_store_each_tag(call->store, keep_tag, call));
     for (bool first = true;; first = false) {
         PL_CHECK(pl_store_get_version(call->store, at.module, at.number, &v));

@@ -20,28 +20,6 @@ static pl_status read_merge_number(const store_call *call, store_option option,
                    store_option_row(option)->name, text);
 }
 
-static pl_status read_merge_weights(const store_call *call, pl_blend *blend)
-{
-    const char *text = call->values[STORE_OPT_WEIGHTS];
-    int n = 0;
-    for (int i = 0; i < blend->n_sources; i++)
-        blend->weights[i] = 1;
-    for (const char *at = text; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
-        char one[32];
-        snprintf(one, sizeof one, "%.*s", (int)strcspn(at, ","), at);
-        if (n == blend->n_sources || pl_parse_real(one, &blend->weights[n++]))
-            return pl_fail(PL_ERR_USAGE,
-                           "--weights takes one number for each of the %d sources, "
-                           "separated by commas, not `%s`",
-                           blend->n_sources, text);
-    }
-    if (text && n != blend->n_sources)
-        return pl_fail(PL_ERR_USAGE,
-                       "--weights has %d numbers for %d sources; give one per source",
-                       n, blend->n_sources);
-    return PL_OK;
-}
-
 static void print_merged(void *context, const pl_version *v)
 {
     const merge_call *m = context;
@@ -80,7 +58,23 @@ pl_status store_merge(store_call *call)
                        pl_blend_name(plan->blend.method), unused, unused));
     PL_TRY(read_merge_number(call, STORE_OPT_SCALE, &plan->blend.scale));
     PL_TRY(read_merge_number(call, STORE_OPT_DENSITY, &plan->blend.density));
-    PL_TRY(read_merge_weights(call, &plan->blend));
+    const char *text = call->values[STORE_OPT_WEIGHTS];
+    int n = 0;
+    for (int i = 0; i < plan->blend.n_sources; i++)
+        plan->blend.weights[i] = 1;
+    for (const char *at = text; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
+        char one[32];
+        snprintf(one, sizeof one, "%.*s", (int)strcspn(at, ","), at);
+        if (n == plan->blend.n_sources || pl_parse_real(one, &plan->blend.weights[n++]))
+            PL_TRY(pl_fail(PL_ERR_USAGE,
+                           "--weights takes one number for each of the %d sources, "
+                           "separated by commas, not `%s`",
+                           plan->blend.n_sources, text));
+    }
+    if (text && n != plan->blend.n_sources)
+        PL_TRY(pl_fail(PL_ERR_USAGE,
+                       "--weights has %d numbers for %d sources; give one per source",
+                       n, plan->blend.n_sources));
     PL_TRY(pl_blend_check(&plan->blend));
     if (pl_blend_needs_base(plan->blend.method) != (base != NULL))
         PL_TRY(pl_fail(

@@ -125,33 +125,6 @@ void config_keep_own(const config *own, config *c)
     keep_path(own->import, c->import);
 }
 
-/* A file that `pathloom init` made sets all keys. If a user changes only the preset in
- * such a file, the new preset would have no effect, so this is an error. */
-static pl_status check_preset(const config *preset, const config *c)
-{
-    config laptop = {0};
-    int n_set = 0, n_used = 0;
-    pl_conf_defaults(&config_table, &laptop);
-    /* the default of the key `preset` is laptop */
-    PL_CHECK(config_apply_preset(&laptop));
-    fill_derived(&laptop);
-    for (size_t i = 0; i < config_table.n_keys; i++) {
-        pl_table one = {.keys = &config_table.keys[i], .n_keys = 1};
-        if (one.keys->type == PL_KEY_SECTION || strcmp(one.keys->name, "preset") == 0 ||
-            !pl_conf_difference(&one, preset, &laptop))
-            continue;
-        n_set++;
-        n_used += !pl_conf_difference(&one, preset, c);
-    }
-    if (n_set == 0 || n_used > 0)
-        return PL_OK;
-    return pl_fail(PL_ERR_CONFIG,
-                   "preset %s has no effect, because all %d keys that it sets are also "
-                   "set separately; delete the lines of these keys, or make a new file "
-                   "with `pathloom init --set preset=%s`",
-                   c->preset, n_set, c->preset);
-}
-
 pl_status config_build_saved(const char *file, const char *const *sets, int n_sets,
                              config *out, const pl_gone **differs)
 {
@@ -174,7 +147,28 @@ pl_status config_build_saved(const char *file, const char *const *sets, int n_se
     PL_CHECK(lay(out, file, sets, n_sets, differs));
     fill_derived(out);
     fill_derived(&preset);
-    PL_CHECK(check_preset(&preset, out));
+    /* A file that `pathloom init` made sets all keys. If a user changes only the preset
+     * in such a file, the new preset would have no effect, so this is an error. */
+    config laptop = {0};
+    int n_set = 0, n_used = 0;
+    pl_conf_defaults(&config_table, &laptop);
+    /* the default of the key `preset` is laptop */
+    PL_CHECK(config_apply_preset(&laptop));
+    fill_derived(&laptop);
+    for (size_t i = 0; i < config_table.n_keys; i++) {
+        pl_table one = {.keys = &config_table.keys[i], .n_keys = 1};
+        if (one.keys->type == PL_KEY_SECTION || strcmp(one.keys->name, "preset") == 0 ||
+            !pl_conf_difference(&one, &preset, &laptop))
+            continue;
+        n_set++;
+        n_used += !pl_conf_difference(&one, &preset, out);
+    }
+    if (n_set > 0 && n_used == 0)
+        return pl_fail(PL_ERR_CONFIG,
+                       "preset %s has no effect, because all %d keys that it sets are "
+                       "also set separately; delete the lines of these keys, or make a "
+                       "new file with `pathloom init --set preset=%s`",
+                       out->preset, n_set, out->preset);
     return config_check(out);
 }
 
@@ -355,60 +349,14 @@ static pl_status check_listener(const config *c, const char *key, const char *te
 }
 
 /* ---- chapters of the mixture ---- */
-/* Checks each chapter's list of frozen modules, and that the outer method allows frozen
- * modules. A frozen module gets no version after its first. Methods whose paths have
- * private parameters, and methods that count arrivals, need further versions. */
-static pl_status check_freeze(const config *c, const pl_outer *outer, int n_chapters)
-{
-    if (!c->freeze[0])
-        return PL_OK;
-    if (!pl_versions_suffice(outer))
-        return pl_fail(PL_ERR_CONFIG,
-                       "train.freeze cannot be used with outer.method=%s, which needs "
-                       "new versions of every module; use diloco, fedavg, heavy-ball "
-                       "or co2",
-                       c->method);
-    for (int i = 0; i < n_chapters; i++) {
-        bool *frozen = NULL;
-        PL_CHECK(config_frozen(c, i, &frozen));
-        pl_free(frozen);
-    }
-    return PL_OK;
-}
-
-/* Checks train.holdout. `splits`: a chapter has different paths than the chapter before
- * it; `grows`: such a chapter begins before train.phases are over; `change`: the key
- * that changes the paths. */
-static pl_status check_holdout(const config *c, const pl_outer *outer, bool splits,
-                               bool grows, const char *change)
-{
-    if (splits && !grows && c->holdout > 0)
-        return pl_fail(PL_ERR_CONFIG,
-                       "a run with train.holdout=%g cannot use %s, because the new "
-                       "paths would have no hold-out; lengthen the run without %s, or "
-                       "begin a new run with train.holdout=0",
-                       c->holdout, change, change);
-    if (splits && c->holdout > 0)
-        return pl_fail(PL_ERR_CONFIG,
-                       "train.holdout cannot be used with %s, because the new paths "
-                       "would have no hold-out; set train.holdout=0",
-                       change);
-    if (c->holdout > 0 && !pl_versions_have_phases(outer))
-        return pl_fail(
-            PL_ERR_CONFIG,
-            "train.holdout cannot be used with outer.method=%s, whose versions "
-            "belong to no phase; set train.holdout=0",
-            c->method);
-    return PL_OK;
-}
-
 /* Checks that the chapters fit the outer method, the schedules and the other keys. All
  * chapters except those of train.more share one schedule. */
 static pl_status check_chapters(const config *c, const pl_outer *outer, int n_paths)
 {
     config_chapter chapters[CONFIG_CHAPTERS_MAX];
     int n = 0, last = 0;
-    /* grows: the number of paths changes before train.phases are over */
+    /* splits: a chapter has different paths than the chapter before it; grows: such a
+     * chapter begins before train.phases are over */
     bool splits = false, deals = false, grows = false, grafts = false;
     const char *change = ""; /* the key that changed the topology last */
     PL_CHECK(config_chapters(c, chapters, &n));
@@ -450,7 +398,22 @@ static pl_status check_chapters(const config *c, const pl_outer *outer, int n_pa
                        "(train.decay); use an earlier phase or a smaller train.decay",
                        key, (long long)chapters[last].begin, left, (long long)c->phases,
                        (double)c->phases * c->decay_share);
-    PL_CHECK(check_holdout(c, outer, splits, grows, change));
+    if (splits && !grows && c->holdout > 0)
+        return pl_fail(PL_ERR_CONFIG,
+                       "a run with train.holdout=%g cannot use %s, because the new "
+                       "paths would have no hold-out; lengthen the run without %s, or "
+                       "begin a new run with train.holdout=0",
+                       c->holdout, change, change);
+    if (splits && c->holdout > 0)
+        return pl_fail(PL_ERR_CONFIG,
+                       "train.holdout cannot be used with %s, because the new paths "
+                       "would have no hold-out; set train.holdout=0",
+                       change);
+    if (c->holdout > 0 && !pl_versions_have_phases(outer))
+        return pl_fail(PL_ERR_CONFIG,
+                       "train.holdout cannot be used with outer.method=%s, whose "
+                       "versions belong to no phase; set train.holdout=0",
+                       c->method);
     if (splits && c->overlap > 1)
         return pl_fail(PL_ERR_CONFIG,
                        "%s deals each document of a path to only one of the paths that "
@@ -525,7 +488,19 @@ pl_status config_check(const config *c)
                        "prefix shorter",
                        (long long)c->prefix, (long long)c->context);
     PL_CHECK(check_chapters(c, &outer, n_paths));
-    PL_CHECK(check_freeze(c, &outer, n_chapters));
+    /* A frozen module gets no version after its first. Methods whose paths have private
+     * parameters, and methods that count arrivals, need further versions. */
+    if (c->freeze[0] && !pl_versions_suffice(&outer))
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "train.freeze cannot be used with outer.method=%s, which needs new "
+            "versions of every module; use diloco, fedavg, heavy-ball or co2",
+            c->method);
+    for (int i = 0; c->freeze[0] && i < n_chapters; i++) {
+        bool *frozen = NULL;
+        PL_CHECK(config_frozen(c, i, &frozen));
+        pl_free(frozen);
+    }
     if (c->overlap > n_paths)
         return pl_fail(PL_ERR_CONFIG,
                        "router.overlap is %lld, but there are only %d paths; lower it",

@@ -97,40 +97,12 @@ typedef struct beginnings {
     change_list changes;
 } beginnings;
 
-/* Fills in the next chapter that begins before train.phases are over, if *added. */
-static pl_status add_next(const config *c, const pl_shape *shape, beginnings *b,
-                          config_chapter *chapter, bool *added)
-{
-    const change_list *changes = &b->changes;
-    int64_t deal = b->dealt < b->n_em ? b->em[b->dealt] : c->phases;
-    int64_t change =
-        changes->used < changes->n ? changes->phases[changes->used] : c->phases;
-    int64_t freeze = b->frozen < b->n_freezes ? b->freezes[b->frozen] : c->phases;
-    int64_t begin = deal < change ? deal : change;
-    begin = freeze < begin ? freeze : begin;
-    *added = begin < c->phases;
-    if (!*added)
-        return PL_OK;
-    if (deal == change && deal == begin)
-        return pl_fail(PL_ERR_CONFIG,
-                       "router.em and topology.%s both name phase %lld; change "
-                       "router.em by at least one phase",
-                       changes->grafts[changes->used] ? "graft" : "split",
-                       (long long)deal);
-    PL_CHECK(add_chapter(shape, &b->changes, begin, chapter));
-    chapter->deals = begin == deal;
-    b->dealt += begin == deal;
-    b->frozen += begin == freeze;
-    return PL_OK;
-}
-
 pl_status config_chapters(const config *c, config_chapter out[CONFIG_CHAPTERS_MAX],
                           int *n)
 {
     int64_t end = c->phases;
     beginnings b = {.n_em = 0};
     pl_shape shape;
-    bool added = true;
     PL_CHECK(config_shape(c, &shape));
     PL_CHECK(read_more(c, b.more, &b.n_more));
     PL_CHECK(read_changes("topology.split", c->split,
@@ -147,9 +119,28 @@ pl_status config_chapters(const config *c, config_chapter out[CONFIG_CHAPTERS_MA
     pl_status status = config_spec(c, &out->spec);
     if (status != PL_OK)
         return pl_fail_in(status, "topology");
-    for (*n = 1; added; *n += added) {
+    /* the chapters that begin before train.phases are over */
+    for (*n = 1;; ++*n) {
+        const change_list *changes = &b.changes;
+        int64_t deal = b.dealt < b.n_em ? b.em[b.dealt] : c->phases;
+        int64_t change =
+            changes->used < changes->n ? changes->phases[changes->used] : c->phases;
+        int64_t freeze = b.frozen < b.n_freezes ? b.freezes[b.frozen] : c->phases;
+        int64_t begin = deal < change ? deal : change;
+        begin = freeze < begin ? freeze : begin;
         out[*n].spec = out[*n - 1].spec;
-        PL_CHECK(add_next(c, &shape, &b, &out[*n], &added));
+        if (begin >= c->phases)
+            break;
+        if (deal == change && deal == begin)
+            return pl_fail(PL_ERR_CONFIG,
+                           "router.em and topology.%s both name phase %lld; change "
+                           "router.em by at least one phase",
+                           changes->grafts[changes->used] ? "graft" : "split",
+                           (long long)deal);
+        PL_CHECK(add_chapter(&shape, &b.changes, begin, &out[*n]));
+        out[*n].deals = begin == deal;
+        b.dealt += begin == deal;
+        b.frozen += begin == freeze;
     }
     for (int i = 0; i < b.n_more; i++) {
         out[*n].spec = out[*n - 1].spec;

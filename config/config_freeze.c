@@ -85,33 +85,6 @@ static pl_status freeze_named(const pl_topology *t, const char *name, bool *froz
                    name);
 }
 
-/* Changes `frozen` from the previous chapter's list to that of `chapter` (t). */
-static pl_status freeze_chapter(const config_chapter *chapter, const pl_topology *t,
-                                const freeze_item *items, int n_items, bool *frozen)
-{
-    for (int i = 0; i < n_items; i++) {
-        if (items[i].phase != chapter->begin)
-            continue;
-        if (strcmp(items[i].name, "none") == 0)
-            memset(frozen, 0, (size_t)pl_topology_n_modules(t) * sizeof *frozen);
-        else
-            PL_CHECK(freeze_named(t, items[i].name, frozen));
-    }
-    char name[PL_NAME_MAX];
-    for (int p = 0; p < pl_topology_n_paths(t); p++) {
-        bool trains = false;
-        for (int s = 0; s < pl_topology_n_slots(t); s++)
-            trains = trains || !frozen[pl_topology_module_of_path(t, s, p)];
-        pl_topology_path_name(t, p, name);
-        if (!trains)
-            return pl_fail(PL_ERR_CONFIG,
-                           "train.freeze: all modules of path %s are frozen, so this "
-                           "path would train nothing; leave one of its modules out",
-                           name);
-    }
-    return PL_OK;
-}
-
 pl_status config_frozen(const config *c, int chapter, bool **frozen)
 {
     config_chapter chapters[CONFIG_CHAPTERS_MAX];
@@ -136,7 +109,27 @@ pl_status config_frozen(const config *c, int chapter, bool **frozen)
         pl_topology_destroy(&from);
         from = t;
         t = NULL;
-        PL_TRY(freeze_chapter(&chapters[i], from, items, n_items, *frozen));
+        for (int k = 0; k < n_items; k++) {
+            if (items[k].phase != chapters[i].begin)
+                continue;
+            if (strcmp(items[k].name, "none") == 0)
+                memset(now, 0, (size_t)n_modules * sizeof *now);
+            else
+                PL_TRY(freeze_named(from, items[k].name, now));
+        }
+        char name[PL_NAME_MAX];
+        for (int p = 0; p < pl_topology_n_paths(from); p++) {
+            bool trains = false;
+            for (int s = 0; s < pl_topology_n_slots(from); s++)
+                trains = trains || !now[pl_topology_module_of_path(from, s, p)];
+            pl_topology_path_name(from, p, name);
+            if (!trains)
+                PL_TRY(
+                    pl_fail(PL_ERR_CONFIG,
+                            "train.freeze: all modules of path %s are frozen, so this "
+                            "path would train nothing; leave one of its modules out",
+                            name));
+        }
     }
 done:
     pl_topology_destroy(&t);

@@ -7,8 +7,24 @@ static double chosen(double value, double otherwise)
     return value < 0 ? otherwise : value;
 }
 
-static pl_status read_method(const config *c, pl_outer *out)
+static pl_state_kind state_kind(const char *name)
 {
+    return strcmp(name, "bf16") == 0    ? PL_STATE_BF16
+           : strcmp(name, "f24") == 0   ? PL_STATE_F24
+           : strcmp(name, "i8") == 0    ? PL_STATE_I8
+           : strcmp(name, "local") == 0 ? PL_STATE_LOCAL
+                                        : PL_STATE_F32;
+}
+
+pl_status config_outer(const config *c, pl_outer *out)
+{
+    memset(out, 0, sizeof *out);
+    if (c->audit > 0 && c->quorum < 1)
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "fleet.audit = %g would check nothing with outer.quorum = %g, because a "
+            "quorum may drop updates; set fleet.audit = 0 or outer.quorum = 1",
+            c->audit, c->quorum);
     pl_method method;
     PL_CHECK(pl_method_parse(c->method, &method));
     pl_method_settings *m = &out->method;
@@ -34,59 +50,7 @@ static pl_status read_method(const config *c, pl_outer *out)
     out->dynamic = c->dynamic_steps;
     pl_outer_fit(out);
     PL_CHECK(pl_wait_check(out));
-    return pl_method_check(m);
-}
-
-static pl_status read_codec(const config *c, pl_outer *out)
-{
-    pl_codec_options *o = &out->codec;
-    PL_CHECK(pl_codec_options_default(c->codec, o));
-    if (c->codec_k > 0)
-        o->k = (int32_t)c->codec_k;
-    o->value_bits = (uint8_t)c->value_bits;
-    o->beta = chosen(c->ef_beta, o->beta);
-    o->cells = c->cells;
-    pl_copy_text(out->codec_name, sizeof out->codec_name, c->codec);
-    PL_CHECK(pl_codec_options_default(c->codec_down, &out->down));
-    PL_CHECK(pl_change_check(out));
-    out->feedback = pl_feedback_helps(out);
-    PL_CHECK(pl_codec_options_check(o));
-    PL_CHECK(pl_quorum_check(out));
-    PL_CHECK(pl_mean_check(out));
-    /* With i8, the small values of a block are rounded to zero if the block also has a
-     * large value. The residuals of topk and sketch16 have such small values. */
-    for (int role = 0; role < PL_ROLE_COUNT; role++) {
-        int codec = out->codec.codec[role];
-        bool few = codec == PL_CODEC_TOPK || codec == PL_CODEC_SKETCH16;
-        if (few && out->residual == PL_STATE_I8)
-            return pl_fail(
-                PL_ERR_CONFIG,
-                "codec.residual=i8 would round to zero the small values that %s "
-                "leaves for later; use bf16 or f32",
-                pl_codec_name((pl_codec)codec));
-    }
-    return pl_mates_check(out);
-}
-
-static pl_state_kind state_kind(const char *name)
-{
-    return strcmp(name, "bf16") == 0    ? PL_STATE_BF16
-           : strcmp(name, "f24") == 0   ? PL_STATE_F24
-           : strcmp(name, "i8") == 0    ? PL_STATE_I8
-           : strcmp(name, "local") == 0 ? PL_STATE_LOCAL
-                                        : PL_STATE_F32;
-}
-
-pl_status config_outer(const config *c, pl_outer *out)
-{
-    memset(out, 0, sizeof *out);
-    if (c->audit > 0 && c->quorum < 1)
-        return pl_fail(
-            PL_ERR_CONFIG,
-            "fleet.audit = %g would check nothing with outer.quorum = %g, because a "
-            "quorum may drop updates; set fleet.audit = 0 or outer.quorum = 1",
-            c->audit, c->quorum);
-    PL_CHECK(read_method(c, out));
+    PL_CHECK(pl_method_check(m));
     for (int k = 0; k < PL_CLASS_COUNT; k++) {
         out->lr[k] = out->method.lr;
         out->momentum[k] = out->method.momentum;
@@ -115,5 +79,30 @@ pl_status config_outer(const config *c, pl_outer *out)
                        "train.state_every=1 or store.keep_states=false",
                        out->state_every);
     PL_CHECK(pl_state_every_check(out));
-    return read_codec(c, out);
+    pl_codec_options *o = &out->codec;
+    PL_CHECK(pl_codec_options_default(c->codec, o));
+    if (c->codec_k > 0)
+        o->k = (int32_t)c->codec_k;
+    o->value_bits = (uint8_t)c->value_bits;
+    o->beta = chosen(c->ef_beta, o->beta);
+    o->cells = c->cells;
+    pl_copy_text(out->codec_name, sizeof out->codec_name, c->codec);
+    PL_CHECK(pl_codec_options_default(c->codec_down, &out->down));
+    PL_CHECK(pl_change_check(out));
+    out->feedback = pl_feedback_helps(out);
+    PL_CHECK(pl_codec_options_check(o));
+    PL_CHECK(pl_quorum_check(out));
+    PL_CHECK(pl_mean_check(out));
+    /* With i8, the small values of a block are rounded to zero if the block also has a
+     * large value. The residuals of topk and sketch16 have such small values. */
+    for (int role = 0; role < PL_ROLE_COUNT; role++) {
+        int codec = out->codec.codec[role];
+        bool few = codec == PL_CODEC_TOPK || codec == PL_CODEC_SKETCH16;
+        if (few && out->residual == PL_STATE_I8)
+            return pl_fail(PL_ERR_CONFIG,
+                           "codec.residual=i8 would round to zero the small values "
+                           "that %s leaves for later; use bf16 or f32",
+                           pl_codec_name((pl_codec)codec));
+    }
+    return pl_mates_check(out);
 }

@@ -114,45 +114,6 @@ static pl_status tally_pending(void *context, const char *module,
     return search.found ? PL_OK : count_contribution(s, c, false);
 }
 
-static pl_status scan_module(scan *s)
-{
-    const int replicas = pl_topology_n_replicas(s->topology);
-    const int64_t phases = s->arm->inner.phases, n = s->of.n_holders * phases;
-    s->head = 0;
-    memset(s->counts, 0, (size_t)n * sizeof *s->counts);
-    PL_CHECK(pl_store_each_version(s->store, s->of.name, tally_version, s));
-    PL_CHECK(pl_store_each_pending(s->store, s->of.name, tally_pending, s));
-    for (int64_t i = 0; i < n; i++) {
-        const int who = (int)(i / phases);
-        const int64_t phase = i % phases, round = pl_round_of(&s->of, phase);
-        const int path =
-            pl_topology_module_path(s->topology, s->of.module, who / replicas);
-        pl_coverage *c = &s->paths[path * replicas + who % replicas];
-        const uint16_t count = s->counts[i];
-        const bool is_done = phase < c->phases;
-        if (round < 0)
-            continue;
-        if (count == GIVEN_UP) {
-            c->n_given_up++;
-            continue;
-        }
-        if (count == 0 && s->arm->outer.quorum > 0 && is_done &&
-            round < (int64_t)s->head) {
-            c->n_left_out++;
-            continue;
-        }
-        c->n_checked += is_done;
-        if (count == 0 && is_done && c->n_lost == 0)
-            pl_copy_text(c->lost_in, sizeof c->lost_in, s->of.name);
-        if (count == 0 && is_done)
-            note_example(c, &c->n_lost, s->of.name, phase, "is missing in");
-        if (count > 1)
-            note_example(c, &c->n_repeated, s->of.name, phase,
-                         "was merged more than once into");
-    }
-    return PL_OK;
-}
-
 pl_status pl_coverage_of(pl_store *store, const pl_arm *arm,
                          const pl_topology *topology, pl_coverage *paths)
 {
@@ -186,7 +147,39 @@ pl_status pl_coverage_of(pl_store *store, const pl_arm *arm,
     status = PL_OK;
     for (int m = 0; m < pl_topology_n_modules(topology); m++) {
         s.of = pl_contract_of(arm, topology, m);
-        PL_TRY(scan_module(&s));
+        const int64_t phases = arm->inner.phases, n_used = s.of.n_holders * phases;
+        s.head = 0;
+        memset(s.counts, 0, (size_t)n_used * sizeof *s.counts);
+        PL_TRY(pl_store_each_version(store, s.of.name, tally_version, &s));
+        PL_TRY(pl_store_each_pending(store, s.of.name, tally_pending, &s));
+        for (int64_t i = 0; i < n_used; i++) {
+            const int who = (int)(i / phases);
+            const int64_t phase = i % phases, round = pl_round_of(&s.of, phase);
+            const int path =
+                pl_topology_module_path(topology, s.of.module, who / replicas);
+            pl_coverage *c = &paths[path * replicas + who % replicas];
+            const uint16_t count = s.counts[i];
+            const bool is_done = phase < c->phases;
+            if (round < 0)
+                continue;
+            if (count == GIVEN_UP) {
+                c->n_given_up++;
+                continue;
+            }
+            if (count == 0 && arm->outer.quorum > 0 && is_done &&
+                round < (int64_t)s.head) {
+                c->n_left_out++;
+                continue;
+            }
+            c->n_checked += is_done;
+            if (count == 0 && is_done && c->n_lost == 0)
+                pl_copy_text(c->lost_in, sizeof c->lost_in, s.of.name);
+            if (count == 0 && is_done)
+                note_example(c, &c->n_lost, s.of.name, phase, "is missing in");
+            if (count > 1)
+                note_example(c, &c->n_repeated, s.of.name, phase,
+                             "was merged more than once into");
+        }
     }
 done:
     pl_free_aligned(s.counts);

@@ -178,35 +178,6 @@ static int compare_parts(const void *x, const void *y)
     return order ? order : a->hash < b->hash ? -1 : a->hash > b->hash;
 }
 
-/* Fills the lists from the targets of each document. */
-static void list_parts(const counting *c, const uint64_t *of_docs, bool documents,
-                       pl_sample_parts *out)
-{
-    const uint32_t n_docs = pl_tokens_n_docs(c->shard);
-    const uint32_t n_domains = pl_tokens_n_domains(c->shard);
-    out->documents = documents ? pl_alloc((n_docs + 1) * sizeof *out->documents) : NULL;
-    out->domains = pl_alloc((n_domains + 1) * sizeof *out->domains);
-    for (uint32_t d = 0; d < n_docs; d++) {
-        const pl_token_doc *doc = pl_tokens_doc(c->shard, d);
-        const uint32_t n_text = doc->n_tokens > 2 ? doc->n_tokens - 2 : 0;
-        pl_text_part part = {.hash = doc->hash, .n_tokens = of_docs[d]};
-        pl_copy_text(part.domain, sizeof part.domain,
-                     pl_tokens_domain(c->shard, doc->domain));
-        pl_copy_text(out->domains[doc->domain].domain, PL_TEXT_MAX, part.domain);
-        out->domains[doc->domain].n_tokens += part.n_tokens;
-        if (part.n_tokens == 0 || !documents)
-            continue;
-        part.n_head = n_text < PL_HEAD_TOKENS ? n_text : PL_HEAD_TOKENS;
-        pl_tokens_copy(c->shard, doc->first + 1, part.n_head, part.head);
-        out->documents[out->n_documents++] = part;
-    }
-    qsort(out->domains, n_domains, sizeof *out->domains, compare_parts);
-    while (out->n_domains < n_domains && out->domains[out->n_domains].n_tokens > 0)
-        out->n_domains++;
-    if (documents)
-        qsort(out->documents, out->n_documents, sizeof *out->documents, compare_parts);
-}
-
 pl_status pl_exposure_parts(pl_store *store, const pl_arm *arm,
                             const pl_topology *topology, int task,
                             const pl_sample_ranges *samples, bool documents,
@@ -232,7 +203,30 @@ pl_status pl_exposure_parts(pl_store *store, const pl_arm *arm,
         (void)pl_sampler_count(c.samplers[task % replicas], samples->at[i].first,
                                samples->at[i].end - samples->at[i].first, NULL,
                                of_docs);
-    list_parts(&c, of_docs, documents, out);
+    /* fills the lists from the targets of each document */
+    const uint32_t n_docs = pl_tokens_n_docs(c.shard);
+    const uint32_t n_domains = pl_tokens_n_domains(c.shard);
+    out->documents = documents ? pl_alloc((n_docs + 1) * sizeof *out->documents) : NULL;
+    out->domains = pl_alloc((n_domains + 1) * sizeof *out->domains);
+    for (uint32_t d = 0; d < n_docs; d++) {
+        const pl_token_doc *doc = pl_tokens_doc(c.shard, d);
+        const uint32_t n_text = doc->n_tokens > 2 ? doc->n_tokens - 2 : 0;
+        pl_text_part part = {.hash = doc->hash, .n_tokens = of_docs[d]};
+        pl_copy_text(part.domain, sizeof part.domain,
+                     pl_tokens_domain(c.shard, doc->domain));
+        pl_copy_text(out->domains[doc->domain].domain, PL_TEXT_MAX, part.domain);
+        out->domains[doc->domain].n_tokens += part.n_tokens;
+        if (part.n_tokens == 0 || !documents)
+            continue;
+        part.n_head = n_text < PL_HEAD_TOKENS ? n_text : PL_HEAD_TOKENS;
+        pl_tokens_copy(c.shard, doc->first + 1, part.n_head, part.head);
+        out->documents[out->n_documents++] = part;
+    }
+    qsort(out->domains, n_domains, sizeof *out->domains, compare_parts);
+    while (out->n_domains < n_domains && out->domains[out->n_domains].n_tokens > 0)
+        out->n_domains++;
+    if (documents)
+        qsort(out->documents, out->n_documents, sizeof *out->documents, compare_parts);
 done:
     pl_free(of_docs);
     close_counting(&c);

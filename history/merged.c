@@ -184,19 +184,6 @@ done:
     return status;
 }
 
-static bool has_same_recipe(const pl_version *a, const pl_version *b)
-{
-    bool same = strcmp(a->method, b->method) == 0 && a->lr == b->lr &&
-                a->outer_momentum == b->outer_momentum &&
-                a->n_contributions == b->n_contributions &&
-                pl_hash_equal(&a->params, &b->params);
-    for (int i = 0; same && i < a->n_contributions; i++)
-        same = strcmp(a->contributions[i].worker, b->contributions[i].worker) == 0 &&
-               a->contributions[i].weight == b->contributions[i].weight &&
-               pl_hash_equal(&a->contributions[i].update, &b->contributions[i].update);
-    return same;
-}
-
 pl_status pl_merged_keep(pl_store *store, pl_version *made, const float *params)
 {
     pl_version head;
@@ -207,7 +194,16 @@ pl_status pl_merged_keep(pl_store *store, pl_version *made, const float *params)
     if (status != PL_OK && status != PL_ERR_NOT_FOUND)
         return status;
     if (status == PL_OK) {
-        same = has_same_recipe(&head, made);
+        same = strcmp(head.method, made->method) == 0 && head.lr == made->lr &&
+               head.outer_momentum == made->outer_momentum &&
+               head.n_contributions == made->n_contributions &&
+               pl_hash_equal(&head.params, &made->params);
+        for (int i = 0; same && i < head.n_contributions; i++)
+            same = strcmp(head.contributions[i].worker,
+                          made->contributions[i].worker) == 0 &&
+                   head.contributions[i].weight == made->contributions[i].weight &&
+                   pl_hash_equal(&head.contributions[i].update,
+                                 &made->contributions[i].update);
         made->number = same ? head.number : head.number + 1;
         made->parent = head.params;
         pl_version_clear(&head);

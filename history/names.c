@@ -68,12 +68,23 @@ static pl_status no_such_module(const pl_module_set *list, const char *asked)
                          asked);
 }
 
-/* Finds the full name of a module that the user named without an arm. If chapters of
- * the mixture have such a module, the newest of these chapters is chosen. Otherwise
- * exactly one arm must have such a module. */
-static pl_status complete_name(const pl_module_set *list, const char *asked,
-                               const char *full, char out[PL_MODULE_NAME_MAX])
+/* Finds the full name of what the user calls "L1.E0", "embed" or "mix/embed". */
+static pl_status resolve_in(const pl_module_set *list, const char *asked,
+                            char out[PL_MODULE_NAME_MAX])
 {
+    char full[PL_MODULE_NAME_MAX];
+    const int used =
+        snprintf(full, sizeof full, "%s%s", asked, strchr(asked, '.') ? "" : ".E0");
+    if (used < 0 || used >= PL_MODULE_NAME_MAX)
+        full[0] = 0; /* "" is not the name of a module */
+    pl_copy_text(out, PL_MODULE_NAME_MAX, find_named(list, asked) ? asked : full);
+    if (find_named(list, out))
+        return PL_OK;
+    if (strchr(asked, '/'))
+        return no_such_module(list, asked);
+    /* The user named the module without an arm. If chapters of the mixture have such a
+     * module, the newest of these chapters is chosen. Otherwise exactly one arm must
+     * have such a module. */
     const char *found = NULL, *second = NULL;
     int newest = -1;
     for (size_t i = 0; i < list->n; i++) {
@@ -100,23 +111,6 @@ static pl_status complete_name(const pl_module_set *list, const char *asked,
         return no_such_module(list, asked);
     pl_copy_text(out, PL_MODULE_NAME_MAX, found);
     return PL_OK;
-}
-
-/* Finds the full name of what the user calls "L1.E0", "embed" or "mix/embed". */
-static pl_status resolve_in(const pl_module_set *list, const char *asked,
-                            char out[PL_MODULE_NAME_MAX])
-{
-    char full[PL_MODULE_NAME_MAX];
-    const int used =
-        snprintf(full, sizeof full, "%s%s", asked, strchr(asked, '.') ? "" : ".E0");
-    if (used < 0 || used >= PL_MODULE_NAME_MAX)
-        full[0] = 0; /* "" is not the name of a module */
-    pl_copy_text(out, PL_MODULE_NAME_MAX, find_named(list, asked) ? asked : full);
-    if (find_named(list, out))
-        return PL_OK;
-    if (strchr(asked, '/'))
-        return no_such_module(list, asked);
-    return complete_name(list, asked, full, out);
 }
 
 /* ---- names with a version ---- */

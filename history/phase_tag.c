@@ -63,39 +63,33 @@ static int64_t newest_phase(const arm_view *v)
     return phase;
 }
 
-/* Sets *out to true if a rollback went back past version `number`: it made one of the
- * versions after it from an older one, with other parameters. If no version follows,
- * version `number` need not exist yet: its home may still merge it. */
-static pl_status module_left(pl_store *store, const char *module, uint64_t head,
-                             uint64_t number, bool *out)
-{
-    pl_version old, v;
-    uint64_t source;
-    if (head <= number)
-        return PL_OK;
-    PL_CHECK(pl_store_get_version(store, module, number, &old));
-    pl_status status = PL_OK;
-    for (uint64_t n = head; status == PL_OK && n > number && !*out; n--) {
-        status = pl_store_get_version(store, module, n, &v);
-        *out = status == PL_OK && pl_version_source(&v, &source) && source < number &&
-               !pl_hash_equal(&v.params, &old.params);
-        pl_version_clear(&v);
-    }
-    pl_version_clear(&old);
-    return status;
-}
-
-/* The same for the versions of all modules after `phase` phases. Only rollbacks during
- * the phases before `until` count. */
+/* Sets *out to true if a rollback went back past a version that a module has after
+ * `phase` phases: it made one of the versions after it from an older one, with other
+ * parameters. If no version follows, the version need not exist yet: its home may still
+ * merge it. Only rollbacks during the phases before `until` count. */
 static pl_status phase_left(pl_store *store, const arm_view *v, int64_t phase,
                             int64_t until, bool *out)
 {
     char module[PL_MODULE_NAME_MAX];
+    pl_version old, later;
+    uint64_t source;
     for (int m = 0; m < v->n && !*out; m++) {
+        const uint64_t number = pl_version_after(&v->arm, v->topology, m, phase);
         const uint64_t last = pl_version_after(&v->arm, v->topology, m, until);
+        const uint64_t head = v->heads[m] < last ? v->heads[m] : last;
+        if (head <= number)
+            continue;
         pl_arm_module_name(&v->arm, v->topology, m, module);
-        PL_CHECK(module_left(store, module, v->heads[m] < last ? v->heads[m] : last,
-                             pl_version_after(&v->arm, v->topology, m, phase), out));
+        PL_CHECK(pl_store_get_version(store, module, number, &old));
+        pl_status status = PL_OK;
+        for (uint64_t n = head; status == PL_OK && n > number && !*out; n--) {
+            status = pl_store_get_version(store, module, n, &later);
+            *out = status == PL_OK && pl_version_source(&later, &source) &&
+                   source < number && !pl_hash_equal(&later.params, &old.params);
+            pl_version_clear(&later);
+        }
+        pl_version_clear(&old);
+        PL_CHECK(status);
     }
     return PL_OK;
 }

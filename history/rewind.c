@@ -67,22 +67,6 @@ static bool must_stay(void *context, pl_kept what, int index, int64_t number)
 }
 
 /* ---- making the plan ---- */
-static pl_status check_exact(const pl_arm *arm)
-{
-    const char *why = arm->outer.quorum > 0        ? "outer.quorum"
-                      : arm->outer.deadline_ms > 0 ? "outer.deadline_s"
-                      : !pl_versions_have_phases(&arm->outer)
-                          ? "outer.method=delayed-nesterov"
-                      : arm->outer.state == PL_STATE_LOCAL ? "train.state=local"
-                                                           : NULL;
-    if (!why)
-        return PL_OK;
-    return pl_fail(PL_ERR_UNSUPPORTED,
-                   "with %s the result of %s depended on timing, so the result without "
-                   "a document is not known exactly; train a new run with data.forget",
-                   why, arm->name);
-}
-
 /* The context of note_phases, which reads the duration of each phase of each task, and
  * the kinds of devices. All modules of a path record the same duration of a phase, so
  * the duration is set, not added up. */
@@ -146,7 +130,18 @@ static pl_status plan_rewound_arm(void *context, const pl_object *object)
     pl_rewind_arm *a = &w->arms[w->n_arms++];
     memset(a, 0, sizeof *a);
     PL_TRY(pl_read_arm(w->store, object->name + strlen("arm/"), &a->arm, &a->topology));
-    PL_TRY(check_exact(&a->arm));
+    const char *why = a->arm.outer.quorum > 0        ? "outer.quorum"
+                      : a->arm.outer.deadline_ms > 0 ? "outer.deadline_s"
+                      : !pl_versions_have_phases(&a->arm.outer)
+                          ? "outer.method=delayed-nesterov"
+                      : a->arm.outer.state == PL_STATE_LOCAL ? "train.state=local"
+                                                             : NULL;
+    if (why)
+        PL_TRY(pl_fail(
+            PL_ERR_UNSUPPORTED,
+            "with %s the result of %s depended on timing, so the result without a "
+            "document is not known exactly; train a new run with data.forget",
+            why, a->arm.name));
     const int n_tasks = n_rewound_tasks(a);
     const int64_t phases = a->arm.inner.phases;
     draws = pl_alloc((size_t)n_tasks * sizeof *draws);

@@ -64,22 +64,6 @@ static pl_status add_audit(void *context, const char *name, const char *target)
     return PL_OK;
 }
 
-/* Returns the earliest phase of the path that a worker may still do or repeat. */
-static int64_t path_phase(pl_roots *r, const pl_arm *arm, const pl_topology *t,
-                          int path, int replica)
-{
-    char name[PL_MODULE_NAME_MAX];
-    pl_path_state state;
-    pl_arm_path_name(arm, t, path, replica, name);
-    int64_t phase = pl_store_get_path(r->store, name, &state) == PL_OK
-                        ? state.phase - state.repeats
-                        : 0;
-    for (size_t i = 0; i < r->n_audits; i++)
-        if (strcmp(r->audits[i].path, name) == 0 && r->audits[i].phase < phase)
-            phase = r->audits[i].phase;
-    return phase;
-}
-
 /* Returns the oldest version of the module that the path's task `phase` reads or refers
  * to. A finished path needs only the newest versions, which are kept anyway; for such a
  * path the function returns UINT64_MAX. */
@@ -113,9 +97,18 @@ static void add_module(pl_roots *r, const pl_arm *arm, const pl_topology *t, int
         m->continued = pl_rounds_after(&c, pl_arm_full_phases(arm));
     for (int nth = 0; nth < pl_topology_module_n_paths(t, module); nth++)
         for (int i = 0; i < pl_topology_n_replicas(t); i++) {
-            int path = pl_topology_module_path(t, module, nth);
-            uint64_t needed =
-                needed_by(&c, path_phase(r, arm, t, path, i), arm->inner.phases);
+            const int path = pl_topology_module_path(t, module, nth);
+            char name[PL_MODULE_NAME_MAX];
+            pl_path_state state;
+            pl_arm_path_name(arm, t, path, i, name);
+            /* the earliest phase of the path that a worker may still do or repeat */
+            int64_t phase = pl_store_get_path(r->store, name, &state) == PL_OK
+                                ? state.phase - state.repeats
+                                : 0;
+            for (size_t k = 0; k < r->n_audits; k++)
+                if (strcmp(r->audits[k].path, name) == 0 && r->audits[k].phase < phase)
+                    phase = r->audits[k].phase;
+            const uint64_t needed = needed_by(&c, phase, arm->inner.phases);
             m->needed = needed < m->needed ? needed : m->needed;
         }
     /* merges may read older versions than tasks, and updates may be relative to them */

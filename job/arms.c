@@ -28,29 +28,6 @@ static pl_status make_dense(pl_arm *arm)
     return pl_codec_options_default("f32", &arm->outer.codec);
 }
 
-static void common_inner(const pl_run *r, pl_inner *in)
-{
-    const config *c = &r->cfg;
-    in->batch = (int)c->batch;
-    in->micro_batch = config_pass(c);
-    in->context = (int)c->context;
-    in->tau = (int)c->tau;
-    in->phases = (int)c->phases;
-    in->lr = c->lr;
-    in->lr_floor = c->lr_floor;
-    in->warmup = (int)c->warmup;
-    in->schedule =
-        strcmp(c->schedule, "wsd") == 0 ? PL_SCHEDULE_WSD : PL_SCHEDULE_COSINE;
-    in->beta1 = c->beta1;
-    in->beta2 = c->beta2;
-    in->eps = c->adam_eps;
-    in->weight_decay = c->weight_decay;
-    in->clip = c->clip;
-    in->pack = c->pack;
-    in->muon = config_has_muon(c);
-    in->muon_rows = in->muon ? (int)c->muon_rows : 0;
-}
-
 bool run_may_have_arm(const char *name)
 {
     return config_is_baseline(name) || strcmp(name, "base") == 0 ||
@@ -194,7 +171,24 @@ pl_status run_arm(const pl_run *r, const char *name, pl_arm *out)
     PL_CHECK(config_outer(c, &out->outer));
     out->spec = chapters[0].spec;
     const int trainings = pl_topology_spec_n_paths(&out->spec) * (int)c->replicas;
-    common_inner(r, in);
+    in->batch = (int)c->batch;
+    in->micro_batch = config_pass(c);
+    in->context = (int)c->context;
+    in->tau = (int)c->tau;
+    in->phases = (int)c->phases;
+    in->lr = c->lr;
+    in->lr_floor = c->lr_floor;
+    in->warmup = (int)c->warmup;
+    in->schedule =
+        strcmp(c->schedule, "wsd") == 0 ? PL_SCHEDULE_WSD : PL_SCHEDULE_COSINE;
+    in->beta1 = c->beta1;
+    in->beta2 = c->beta2;
+    in->eps = c->adam_eps;
+    in->weight_decay = c->weight_decay;
+    in->clip = c->clip;
+    in->pack = c->pack;
+    in->muon = config_has_muon(c);
+    in->muon_rows = in->muon ? (int)c->muon_rows : 0;
     out->seed = (uint64_t)c->seed;
     out->config = r->hash;
     if (!is_mix)

@@ -104,36 +104,6 @@ static void report_trial(const bisection *b, const trial *t, bool worse)
     b->told[t->index] = (char)(1 + worse);
 }
 
-static void replace_trial(trial *into, trial *by)
-{
-    evaluation_clear(&into->e);
-    *into = *by;
-}
-
-/* Finds the good end: the phase that the user gave, otherwise the best of a few phases
- * before the bad end. */
-static pl_status find_good(bisection *b, trial *good)
-{
-    const size_t last = b->n - 1;
-    PL_CHECK(try_phase(b, 0, good));
-    report_trial(b, good, false);
-    for (size_t i = 1; b->wish->from < 0 && i < PROBES; i++) {
-        trial t;
-        const size_t index = last * i / PROBES;
-        if (index == last * (i - 1) / PROBES)
-            continue;
-        pl_status status = try_phase(b, index, &t);
-        if (status == PL_OK)
-            report_trial(b, &t, !(t.bits < good->bits));
-        if (status == PL_OK && t.bits < good->bits)
-            replace_trial(good, &t);
-        else
-            evaluation_clear(&t.e);
-        PL_CHECK(status);
-    }
-    return PL_OK;
-}
-
 static pl_status list_versions(const bisection *b, const trial *good, const trial *bad,
                                pl_snapshot *out)
 {
@@ -181,7 +151,26 @@ pl_status bisect_run(pl_run *r, pl_store *store, const bisect_wish *wish, bisect
     PL_TRY(pl_read_arm(b.store, b.arm_name, &b.arm, &b.topology));
     PL_TRY(list_available(&b));
     pl_copy_text(out->arm, sizeof out->arm, b.arm_name);
-    PL_TRY(find_good(&b, &good));
+    /* The good end is the phase that the user gave, otherwise the best of a few phases
+     * before the bad end. */
+    const size_t last = b.n - 1;
+    PL_TRY(try_phase(&b, 0, &good));
+    report_trial(&b, &good, false);
+    for (size_t i = 1; b.wish->from < 0 && i < PROBES; i++) {
+        trial t;
+        const size_t index = last * i / PROBES;
+        if (index == last * (i - 1) / PROBES)
+            continue;
+        status = try_phase(&b, index, &t);
+        if (status == PL_OK)
+            report_trial(&b, &t, !(t.bits < good.bits));
+        if (status == PL_OK && t.bits < good.bits) {
+            evaluation_clear(&good.e);
+            good = t;
+        } else
+            evaluation_clear(&t.e);
+        PL_TRY(status);
+    }
     PL_TRY(try_phase(&b, b.n - 1, &bad));
     report_trial(&b, &bad, bad.bits > good.bits);
     if (bad.bits > good.bits) {
@@ -195,7 +184,9 @@ pl_status bisect_run(pl_run *r, pl_store *store, const bisect_wish *wish, bisect
             }
             const bool worse = !(t.bits < middle);
             report_trial(&b, &t, worse);
-            replace_trial(worse ? &bad : &good, &t);
+            trial *end = worse ? &bad : &good;
+            evaluation_clear(&end->e);
+            *end = t;
         }
         PL_TRY(list_versions(&b, &good, &bad, &out->versions));
     }

@@ -83,32 +83,6 @@ static pl_status publish_modules(chapter *c, const pl_arm *arm, const pl_topolog
 }
 
 /* ---- scores ---- */
-/* Publishes the arm in which each path scores all documents of c->docs, with one task
- * per path. */
-static pl_status publish_scoring(chapter *c)
-{
-    const config *cfg = &c->r->cfg;
-    pl_arm *arm = &c->scoring;
-    int64_t windows = 0;
-    for (size_t i = 0; i < c->n_docs; i++)
-        windows += (pl_doc_targets(pl_tokens_doc(c->r->train, c->docs[i])) +
-                    cfg->context - 1) /
-                   cfg->context;
-    memset(&arm->descent, 0, sizeof arm->descent); /* the topology stays the same */
-    arm->spec.replicas = 1;
-    arm->n_scored = (int64_t)c->n_docs;
-    arm->n_frozen = 0;
-    arm->inner.phases = 1;
-    arm->inner.tau = (int)((windows + arm->inner.batch - 1) / arm->inner.batch);
-    arm->inner.skip_prefix = (int)cfg->prefix;
-    arm->inner.decay = arm->inner.first_step = 0;
-    arm->inner.pack = false;
-    for (int p = 0; p < arm->n_shards; p++)
-        PL_CHECK(stages_put_shard(c->r, arm, c->from, p, c->docs, c->n_docs));
-    PL_CHECK(publish_modules(c, arm, c->from));
-    return stages_put_arm(c->r, arm);
-}
-
 static uint64_t scores_bytes(const chapter *c)
 {
     return (uint64_t)c->n_docs * (uint64_t)pl_topology_n_paths(c->from) *
@@ -116,27 +90,6 @@ static uint64_t scores_bytes(const chapter *c)
 }
 
 /* ---- the new arm ---- */
-/* Reads the list of the states with which the previous arm began. If the topology has
- * changed there, these belong to other paths: *out stays empty, and the paths begin
- * with zeros. */
-static pl_status read_first_states(chapter *c, pl_buf *out)
-{
-    const pl_arm *before = &c->before;
-    const size_t bytes = (size_t)pl_topology_n_paths(c->from) *
-                         (size_t)pl_topology_n_replicas(c->from) * sizeof(pl_hash);
-    char name[PL_MODULE_NAME_MAX];
-    if (pl_hash_none(&before->states) || before->descent.n_parents > 0 ||
-        before->descent.experts[0] > 0)
-        return PL_OK;
-    pl_arm_states_name(before, name);
-    PL_CHECK(pl_client_get_blob(c->r->client, name, &before->states, out));
-    if (out->len == bytes)
-        return PL_OK;
-    return pl_fail(PL_ERR_DAMAGED,
-                   "%s has %zu bytes instead of %zu; run `pathloom store fsck`", name,
-                   out->len, bytes);
-}
-
 /* Gives the arm the states that the paths had after c->start phases of the previous
  * arm. A path gets the state of the path from which it descends; without such a state
  * it begins with zeros. */
@@ -151,9 +104,21 @@ static pl_status put_states(chapter *c)
     bool any = false;
     pl_buf first = {0};
     pl_status status = PL_OK;
-    if (c->start == 0) {
+    if (c->start == 0)
         c->arm.moments = before->moments;
-        PL_TRY(read_first_states(c, &first));
+    /* Reads the list of the states with which the previous arm began. If the topology
+     * has changed there, these belong to other paths, and the paths begin with
+     * zeros. */
+    if (c->start == 0 && !pl_hash_none(&before->states) &&
+        before->descent.n_parents <= 0 && before->descent.experts[0] <= 0) {
+        const size_t bytes = (size_t)pl_topology_n_paths(c->from) *
+                             (size_t)pl_topology_n_replicas(c->from) * sizeof(pl_hash);
+        pl_arm_states_name(before, name);
+        PL_TRY(pl_client_get_blob(c->r->client, name, &before->states, &first));
+        if (first.len != bytes)
+            PL_TRY(pl_fail(PL_ERR_DAMAGED,
+                           "%s has %zu bytes instead of %zu; run `pathloom store fsck`",
+                           name, first.len, bytes));
     }
     const pl_hash *old = (const pl_hash *)(const void *)first.data;
     for (int i = 0; i < n; i++) {
@@ -209,8 +174,30 @@ static pl_status deal_anew(chapter *c, const char *const *arms, int n_arms)
         if (stages_scores(c->r, d))
             c->docs[c->n_docs++] = d;
     PL_TRY(stages_arm_exists(c->r, c->scoring.name, &exists));
-    if (!exists)
-        PL_TRY(publish_scoring(c));
+    if (!exists) {
+        /* Publishes the arm in which each path scores all documents of c->docs, with
+         * one task per path. */
+        const config *cfg = &c->r->cfg;
+        pl_arm *arm = &c->scoring;
+        int64_t windows = 0;
+        for (size_t i = 0; i < c->n_docs; i++)
+            windows += (pl_doc_targets(pl_tokens_doc(c->r->train, c->docs[i])) +
+                        cfg->context - 1) /
+                       cfg->context;
+        memset(&arm->descent, 0, sizeof arm->descent); /* the topology stays the same */
+        arm->spec.replicas = 1;
+        arm->n_scored = (int64_t)c->n_docs;
+        arm->n_frozen = 0;
+        arm->inner.phases = 1;
+        arm->inner.tau = (int)((windows + arm->inner.batch - 1) / arm->inner.batch);
+        arm->inner.skip_prefix = (int)cfg->prefix;
+        arm->inner.decay = arm->inner.first_step = 0;
+        arm->inner.pack = false;
+        for (int p = 0; p < arm->n_shards; p++)
+            PL_TRY(stages_put_shard(c->r, arm, c->from, p, c->docs, c->n_docs));
+        PL_TRY(publish_modules(c, arm, c->from));
+        PL_TRY(stages_put_arm(c->r, arm));
+    }
     c->scoring.n_scored = (int64_t)c->n_docs;
     shown[0] = c->scoring.name;
     memcpy(shown + 1, arms, (size_t)n_arms * sizeof *shown);
@@ -327,38 +314,6 @@ done:
     return status;
 }
 
-/* ---- the same shards ---- */
-/* For a chapter that keeps the shards and the router: a chapter with more phases, with
- * frozen modules, or with levels that were cut. A cut changes only the names of the
- * paths. */
-static pl_status copy_shards(chapter *c)
-{
-    char from[PL_MODULE_NAME_MAX], to[PL_MODULE_NAME_MAX], path[PL_NAME_MAX];
-    /* the weights of the shards, and the held-out text for curves */
-    memcpy(c->arm.weights, c->before.weights,
-           (size_t)c->arm.n_shards * sizeof *c->arm.weights);
-    PL_CHECK(curve_text_copy(c->r, &c->before, c->from, &c->arm, c->topology));
-    for (int p = 0; p < c->arm.n_shards; p++) {
-        pl_topology_path_name(c->from, p, path);
-        snprintf(from, sizeof from, "shard/%s/%s", c->before.name, path);
-        pl_topology_path_name(c->topology, p, path);
-        snprintf(to, sizeof to, "shard/%s/%s", c->arm.name, path);
-        PL_CHECK(stages_copy_object(c->r, from, to, &c->arm.shards[p]));
-    }
-    return select_copy_holdouts(c->r, &c->before, c->from, &c->arm, c->topology);
-}
-
-static pl_status copy_router(chapter *c)
-{
-    char from[PL_MODULE_NAME_MAX], to[PL_MODULE_NAME_MAX];
-    pl_hash blob;
-    snprintf(from, sizeof from, "router/%s", c->before.name);
-    snprintf(to, sizeof to, "router/%s", c->arm.name);
-    PL_CHECK(stages_copy_object(c->r, from, to, &blob));
-    return c->what->descent.n_parents > 0 ? routing_rename_map(c->r, c->topology)
-                                          : PL_OK;
-}
-
 /* ---- the stage ---- */
 pl_status stage_chapter(pl_run *r, int number, const config_chapter *what,
                         const char *const *arms, int n_arms)
@@ -402,10 +357,35 @@ pl_status stage_chapter(pl_run *r, int number, const config_chapter *what,
         PL_TRY(routing_report(r, &c.g));
     }
     PL_TRY(pl_failpoint("chapter.shards.before"));
-    PL_TRY(keeps ? copy_shards(&c) : stages_put_shards(r, &c.arm, &c.g));
+    /* A chapter keeps the shards and the router if it only has more phases, frozen
+     * modules, or levels that were cut. A cut changes only the names of the paths. */
+    char from[PL_MODULE_NAME_MAX], to[PL_MODULE_NAME_MAX], path[PL_NAME_MAX];
+    if (keeps) {
+        /* the weights of the shards, and the held-out text for curves */
+        memcpy(c.arm.weights, c.before.weights,
+               (size_t)c.arm.n_shards * sizeof *c.arm.weights);
+        PL_TRY(curve_text_copy(r, &c.before, c.from, &c.arm, c.topology));
+        for (int p = 0; p < c.arm.n_shards; p++) {
+            pl_topology_path_name(c.from, p, path);
+            snprintf(from, sizeof from, "shard/%s/%s", c.before.name, path);
+            pl_topology_path_name(c.topology, p, path);
+            snprintf(to, sizeof to, "shard/%s/%s", c.arm.name, path);
+            PL_TRY(stages_copy_object(r, from, to, &c.arm.shards[p]));
+        }
+        PL_TRY(select_copy_holdouts(r, &c.before, c.from, &c.arm, c.topology));
+    } else
+        PL_TRY(stages_put_shards(r, &c.arm, &c.g));
     PL_TRY(pl_failpoint("chapter.modules.before"));
     PL_TRY(publish_modules(&c, &c.arm, c.topology));
-    PL_TRY(keeps ? copy_router(&c) : routing_put(r, &c.g, c.arm.name));
+    if (keeps) {
+        pl_hash blob;
+        snprintf(from, sizeof from, "router/%s", c.before.name);
+        snprintf(to, sizeof to, "router/%s", c.arm.name);
+        PL_TRY(stages_copy_object(r, from, to, &blob));
+        if (what->descent.n_parents > 0)
+            PL_TRY(routing_rename_map(r, c.topology));
+    } else
+        PL_TRY(routing_put(r, &c.g, c.arm.name));
     PL_TRY(pl_failpoint("chapter.arm.before"));
     PL_TRY(stages_put_arm(r, &c.arm));
     PL_TRY(pl_failpoint("chapter.arm.after"));

@@ -75,11 +75,6 @@ static pl_status each_arm(checker *c, pl_status (*fn)(checker *c))
     return pl_store_each_object(c->store, "arm/", check_arm, c);
 }
 
-static bool arm_scores(const checker *c)
-{
-    return pl_arm_scores(&c->arm);
-}
-
 /* ---- hashes ---- */
 static pl_status check_hashes(checker *c)
 {
@@ -94,11 +89,6 @@ static pl_status check_hashes(checker *c)
                       "made it, so rows that were changed on purpose would not be "
                       "found");
     return PL_OK;
-}
-
-static bool arm_is_base(const checker *c)
-{
-    return strcmp(c->arm.name, "base") == 0;
 }
 
 /* Returns whether base model and router know a document that the paths have
@@ -130,7 +120,7 @@ static pl_status check_arm_data(checker *c)
     char path[PL_MODULE_NAME_MAX];
     for (int p = 0; p < c->arm.n_shards; p++) {
         pl_arm_path_name(&c->arm, c->topology, p, 0, path);
-        if (arm_is_base(c) && is_only_of_paths(c) &&
+        if (strcmp(c->arm.name, "base") == 0 && is_only_of_paths(c) &&
             !pl_store_has_blob(c->store, &c->arm.shards[p]))
             note_unproven(c, "`forget` removed the text of the base model");
         else
@@ -412,7 +402,8 @@ static pl_status check_round(void *context, const pl_version *v)
 static pl_status check_arm_rounds(checker *c)
 {
     char name[PL_MODULE_NAME_MAX];
-    for (int m = 0; m < pl_topology_n_modules(c->topology) && !arm_scores(c); m++) {
+    for (int m = 0; m < pl_topology_n_modules(c->topology) && !pl_arm_scores(&c->arm);
+         m++) {
         round_check r = {c, m};
         pl_arm_module_name(&c->arm, c->topology, m, name);
         PL_CHECK(
@@ -426,7 +417,7 @@ static pl_status check_arm_phases(checker *c)
 {
     const int n =
         pl_topology_n_paths(c->topology) * pl_topology_n_replicas(c->topology);
-    if (arm_scores(c))
+    if (pl_arm_scores(&c->arm))
         return PL_OK;
     pl_coverage *paths = pl_alloc((size_t)n * sizeof *paths);
     pl_status status = pl_coverage_of(c->store, &c->arm, c->topology, paths);
@@ -540,7 +531,8 @@ static void check_blank(checker *c, const pl_tokens *shard, const char *object)
 {
     char first[PL_ARM_NAME_MAX];
     pl_features_name(0, first);
-    const bool reads = arm_is_base(c) || strcmp(c->arm.name, first) == 0;
+    const bool reads =
+        strcmp(c->arm.name, "base") == 0 || strcmp(c->arm.name, first) == 0;
     for (size_t i = 0; i < c->forgotten.n; i++)
         for (uint32_t d = 0; d < pl_tokens_n_docs(shard); d++)
             if (pl_tokens_doc(shard, d)->hash == c->forgotten.hashes[i] &&

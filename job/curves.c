@@ -198,31 +198,6 @@ static void put_held_out(points *p, const phase_arm *a, size_t slot)
 }
 
 /* ---- the points of an arm ---- */
-/* A point of held-out text belongs to the step at which its phase began. A point of
- * training belongs to the step at which its phase ended. Updates *last_step if a point
- * is added. */
-static void add_points(const phase_history *h, const phase_arm *a, size_t slot, kind k,
-                       int64_t *last_step, pl_buf *out)
-{
-    const int64_t steps = h->stride * a->arm.inner.tau;
-    const int64_t step = (int64_t)(slot + (k == TRAIN)) * steps;
-    double at_ms = 0;
-    points p = {0};
-    if (step <= *last_step)
-        return;
-    if (k == TRAIN)
-        put_train(&p, h, a, slot);
-    else
-        put_held_out(&p, a, slot);
-    for (int i = 0; i < a->n_series; i++)
-        at_ms = fmax(at_ms, (double)phase_series_at(&a->series[i], slot)->at_ms);
-    if (p.n > 0) {
-        tfevents_add(out, at_ms / 1e3, step, p.scalars, p.n);
-        *last_step = step;
-    }
-    pl_free(p.scalars);
-}
-
 static pl_status write_points(curves *c, int arm, kind k)
 {
     const phase_history *h = &c->history;
@@ -237,8 +212,26 @@ static pl_status write_points(curves *c, int arm, kind k)
     const int64_t steps = h->stride * a->arm.inner.tau;
     size_t slot = *last_step > 0 ? (size_t)(*last_step / steps) : 0;
     int64_t newest = *last_step;
-    for (; phase_history_is_final(h, a, slot, c->ended); slot++)
-        add_points(h, a, slot, k, &newest, &bytes);
+    for (; phase_history_is_final(h, a, slot, c->ended); slot++) {
+        /* A point of held-out text belongs to the step at which its phase began. A
+         * point of training belongs to the step at which its phase ended. */
+        const int64_t step = (int64_t)(slot + (k == TRAIN)) * steps;
+        double at_ms = 0;
+        points p = {0};
+        if (step <= newest)
+            continue;
+        if (k == TRAIN)
+            put_train(&p, h, a, slot);
+        else
+            put_held_out(&p, a, slot);
+        for (int i = 0; i < a->n_series; i++)
+            at_ms = fmax(at_ms, (double)phase_series_at(&a->series[i], slot)->at_ms);
+        if (p.n > 0) {
+            tfevents_add(&bytes, at_ms / 1e3, step, p.scalars, p.n);
+            newest = step;
+        }
+        pl_free(p.scalars);
+    }
     if (bytes.len > 0) {
         /* The file is read again only if appending fails. */
         *last_step = STEP_UNKNOWN;

@@ -266,27 +266,6 @@ static pl_status read_arm_spent(job *j, const char *arm, pl_spent *out)
     return PL_OK;
 }
 
-/* The mixture has the tokens and the time of all its chapters, and the other numbers
- * (n, least_phase) of the newest chapter. */
-static pl_status read_mixture_spent(job *j, pl_spent *out)
-{
-    pl_spent all = {0};
-    for (int chapter = 0; chapter <= pl_arm_chapter(j->chapter); chapter++) {
-        char name[PL_ARM_NAME_MAX];
-        pl_chapter_name(chapter, name);
-        PL_CHECK(read_arm_spent(j, name, out));
-        all.tokens += out->tokens;
-        all.mean += out->mean;
-        all.longest += out->longest;
-        all.seconds += out->seconds;
-    }
-    out->tokens = all.tokens;
-    out->mean = all.mean;
-    out->longest = all.longest;
-    out->seconds = all.seconds;
-    return PL_OK;
-}
-
 /* Reads the tokens and seconds for which each arm was trained, and the mean rate. */
 static pl_status read_spent(job *j)
 {
@@ -297,9 +276,26 @@ static pl_status read_spent(job *j)
             j->spent[i] = j->spent[i - 1];
             continue;
         }
-        pl_spent *s = &j->spent[i];
-        PL_CHECK(pl_arm_chapter(kinds[i].arm) < 0 ? read_arm_spent(j, kinds[i].arm, s)
-                                                  : read_mixture_spent(j, s));
+        pl_spent *s = &j->spent[i], all = {0};
+        if (pl_arm_chapter(kinds[i].arm) < 0) {
+            PL_CHECK(read_arm_spent(j, kinds[i].arm, s));
+        } else {
+            /* The mixture has the tokens and the time of all its chapters, and the
+             * other numbers (n, least_phase) of the newest chapter. */
+            for (int chapter = 0; chapter <= pl_arm_chapter(j->chapter); chapter++) {
+                char name[PL_ARM_NAME_MAX];
+                pl_chapter_name(chapter, name);
+                PL_CHECK(read_arm_spent(j, name, s));
+                all.tokens += s->tokens;
+                all.mean += s->mean;
+                all.longest += s->longest;
+                all.seconds += s->seconds;
+            }
+            s->tokens = all.tokens;
+            s->mean = all.mean;
+            s->longest = all.longest;
+            s->seconds = all.seconds;
+        }
         tokens += s->tokens;
         seconds += s->seconds;
     }

@@ -24,28 +24,6 @@ typedef struct slices {
     int n_tasks;     /* the product of experts: each path of the arm is a task */
 } slices;
 
-static slices cut_slices(const pl_run *r, const routing *g, int n_levels)
-{
-    const size_t row = (size_t)g->dim * sizeof(float);
-    size_t per = (size_t)r->cfg.feature_docs;
-    if (per == 0)
-        per = TASK_BYTES / row > 0 ? TASK_BYTES / row : 1;
-    if (per > TASK_BYTES_MAX / row)
-        per = TASK_BYTES_MAX / row;
-    if (per * TASKS_MAX < g->n)
-        per = (g->n + TASKS_MAX - 1) / TASKS_MAX;
-    const int n = (int)((g->n + per - 1) / per);
-    /* With two levels, each level has about sqrt(n) modules instead of n. */
-    slices s = {.n = g->n, .experts = {n, 1}};
-    if (n_levels > 1) {
-        s.experts[0] = (int)ceil(sqrt(n));
-        s.experts[1] = (n + s.experts[0] - 1) / s.experts[0];
-    }
-    s.n_tasks = s.experts[0] * s.experts[1];
-    s.per_task = (g->n + (size_t)s.n_tasks - 1) / (size_t)s.n_tasks;
-    return s;
-}
-
 /* Returns the first document of a task. All tasks have the same number of documents, so
  * the last task may begin with documents that the previous task has, too. */
 static size_t first_document(const slices *s, int task)
@@ -127,7 +105,6 @@ done:
 pl_status stages_feature_tasks(pl_run *r, const float *params, routing *g, bool *done)
 {
     const double start = pl_now();
-    slices s;
     pl_arm arm;
     pl_topology *t = NULL;
     uint32_t *docs = NULL;
@@ -137,7 +114,23 @@ pl_status stages_feature_tasks(pl_run *r, const float *params, routing *g, bool 
     const char *const shown[] = {name};
     pl_status status = run_arm(r, "base", &arm);
     PL_TRY(status);
-    s = cut_slices(r, g, arm.spec.n_levels);
+    const size_t row = (size_t)g->dim * sizeof(float);
+    size_t per = (size_t)r->cfg.feature_docs;
+    if (per == 0)
+        per = TASK_BYTES / row > 0 ? TASK_BYTES / row : 1;
+    if (per > TASK_BYTES_MAX / row)
+        per = TASK_BYTES_MAX / row;
+    if (per * TASKS_MAX < g->n)
+        per = (g->n + TASKS_MAX - 1) / TASKS_MAX;
+    const int n = (int)((g->n + per - 1) / per);
+    /* With two levels, each level has about sqrt(n) modules instead of n. */
+    slices s = {.n = g->n, .experts = {n, 1}};
+    if (arm.spec.n_levels > 1) {
+        s.experts[0] = (int)ceil(sqrt(n));
+        s.experts[1] = (n + s.experts[0] - 1) / s.experts[0];
+    }
+    s.n_tasks = s.experts[0] * s.experts[1];
+    s.per_task = (g->n + (size_t)s.n_tasks - 1) / (size_t)s.n_tasks;
     *done = s.n_tasks > 1;
     if (!*done)
         goto done;

@@ -217,38 +217,6 @@ static pl_status remake_best_tags(forgetting *f, const pl_rewind_arm *a)
     return PL_OK;
 }
 
-/* Devices of different kinds round differently. So phases that are trained again on
- * another kind of device, or that were trained on several kinds, would end with
- * different bytes. Arms that were trained on several kinds are reported first, because
- * no machine can repeat them exactly. */
-static pl_status check_devices(forgetting *f)
-{
-    pl_run *r = &f->r;
-    const pl_rewind *w = &f->rewind;
-    r->n_workers = run_local_workers(&r->cfg, 0);
-    PL_CHECK(run_find_device(r));
-    for (int i = 0; i < w->n_arms; i++) {
-        const pl_rewind_arm *a = &w->arms[i];
-        if (a->n_again > 0 && a->other_device[0])
-            return pl_fail(PL_ERR_UNSUPPORTED,
-                           "%s was trained on devices of two kinds (`%s` and `%s`), so "
-                           "its bytes depend on the device of each task; train a new "
-                           "run with data.forget",
-                           a->arm.name, a->device, a->other_device);
-    }
-    for (int i = 0; i < w->n_arms; i++) {
-        const pl_rewind_arm *a = &w->arms[i];
-        if (a->n_again > 0 && a->device[0] && r->device[0] &&
-            strcmp(a->device, r->device) != 0)
-            return pl_fail(PL_ERR_UNSUPPORTED,
-                           "%s was trained on `%s`, and this machine has `%s`, which "
-                           "rounds differently; run the command on a machine of the "
-                           "first kind, or train a new run with data.forget",
-                           a->arm.name, a->device, r->device);
-    }
-    return PL_OK;
-}
-
 static pl_status plan_forgetting(forgetting *f)
 {
     size_t n;
@@ -291,7 +259,33 @@ static pl_status plan_forgetting(forgetting *f)
             "the base model would begin again with %s (model.import), which may "
             "have changed; train a new run with data.forget",
             f->r.cfg.import);
-    return check_devices(f);
+    /* Devices of different kinds round differently. So phases that are trained again on
+     * another kind of device, or that were trained on several kinds, would end with
+     * different bytes. Arms that were trained on several kinds are reported first,
+     * because no machine can repeat them exactly. */
+    pl_run *r = &f->r;
+    r->n_workers = run_local_workers(&r->cfg, 0);
+    PL_CHECK(run_find_device(r));
+    for (int i = 0; i < w->n_arms; i++) {
+        const pl_rewind_arm *a = &w->arms[i];
+        if (a->n_again > 0 && a->other_device[0])
+            return pl_fail(PL_ERR_UNSUPPORTED,
+                           "%s was trained on devices of two kinds (`%s` and `%s`), so "
+                           "its bytes depend on the device of each task; train a new "
+                           "run with data.forget",
+                           a->arm.name, a->device, a->other_device);
+    }
+    for (int i = 0; i < w->n_arms; i++) {
+        const pl_rewind_arm *a = &w->arms[i];
+        if (a->n_again > 0 && a->device[0] && r->device[0] &&
+            strcmp(a->device, r->device) != 0)
+            return pl_fail(PL_ERR_UNSUPPORTED,
+                           "%s was trained on `%s`, and this machine has `%s`, which "
+                           "rounds differently; run the command on a machine of the "
+                           "first kind, or train a new run with data.forget",
+                           a->arm.name, a->device, r->device);
+    }
+    return PL_OK;
 }
 
 static void say_cost(const forgetting *f)

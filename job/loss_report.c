@@ -63,29 +63,23 @@ static double passes_of_paths(const pl_run *r, const evaluation *e)
     return (double)(mix->tokens_total - base->effort.tokens_total) / tokens;
 }
 
-/* Names the other rule (router.answer), if it is better by two standard errors. */
-static void print_other_rule(const evaluation *e)
-{
-    const bool likeliest = e->answer == ROW_LIKELIHOOD;
-    const evaluation_row *mix = &e->rows[e->answer];
-    const evaluation_row *other = &e->rows[likeliest ? ROW_ROUTER : ROW_LIKELIHOOD];
-    if (!mix->present || !other->present)
-        return;
-    const pl_gain g = pl_score_gain(other->scores, mix->scores, e->n_docs);
-    const char *rule = likeliest ? "router" : "likelihood";
-    if (g.percent > 2 * g.error)
-        say("   \"%s\" has %.1f %% lower perplexity than row *: give `train` --set "
-            "router.answer=%s\n   (no version changes), or `serve` --route %s",
-            other->title, g.percent, rule, rule);
-}
-
 void evaluation_print_loss(const pl_run *r, const evaluation *e)
 {
     const evaluation_row *mix = &e->rows[e->answer], *rival = better_rival(e);
     const evaluation_row *again = &e->rows[ROW_REROUTED];
     const double best = pl_perplexity(&e->best);
     const long long prefix = (long long)r->cfg.prefix;
-    print_other_rule(e);
+    /* Names the other rule (router.answer), if it is better by two standard errors. */
+    const bool likeliest = e->answer == ROW_LIKELIHOOD;
+    const char *rule = likeliest ? "router" : "likelihood";
+    const evaluation_row *other = &e->rows[likeliest ? ROW_ROUTER : ROW_LIKELIHOOD];
+    if (mix->present && other->present) {
+        const pl_gain g = pl_score_gain(other->scores, mix->scores, e->n_docs);
+        if (g.percent > 2 * g.error)
+            say("   \"%s\" has %.1f %% lower perplexity than row *: give `train` --set "
+                "router.answer=%s\n   (no version changes), or `serve` --route %s",
+                other->title, g.percent, rule, rule);
+    }
     if (!rival)
         return;
     const double per_param =

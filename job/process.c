@@ -104,29 +104,6 @@ static pl_status find_store(process *p)
     return PL_OK;
 }
 
-static pl_status find_worker_settings(process *p)
-{
-    if (!p->cache)
-        p->cache = in_run(p, 4, "cache");
-    if (p->index > 0 && !p->name) {
-        snprintf(p->called, sizeof p->called, "worker-%d", p->index);
-        p->name = p->called;
-    }
-    if (p->index > 0 && p->device == 0)
-        p->device = p->index - 1;
-    if (!p->hub)
-        PL_CHECK(await_address(p, "proc/hub.address", 0, &p->hub));
-    /* The job's own workers are distributed over its relays. */
-    char file[64];
-    int n = run_count_relays(&p->cfg);
-    if (n == 0 || p->index == 0 || p->homes.n > 0)
-        return PL_OK;
-    snprintf(file, sizeof file, "proc/relay-%d.address", (p->index - 1) % n + 1);
-    PL_CHECK(await_address(p, file, 1, &p->homes.items[0]));
-    p->homes.n = 1;
-    return PL_OK;
-}
-
 static pl_status find_in_run(process *p, const char *role)
 {
     char path[PL_PATH_MAX], store[PL_PATH_MAX], single[PL_PATH_MAX], file[64];
@@ -145,8 +122,26 @@ static pl_status find_in_run(process *p, const char *role)
     PL_CHECK(pl_make_folders(pl_join(path, p->run, "proc")));
     if (is_role(role, "home"))
         return find_store(p);
-    if (is_role(role, "worker"))
-        return find_worker_settings(p);
+    if (is_role(role, "worker")) {
+        if (!p->cache)
+            p->cache = in_run(p, 4, "cache");
+        if (p->index > 0 && !p->name) {
+            snprintf(p->called, sizeof p->called, "worker-%d", p->index);
+            p->name = p->called;
+        }
+        if (p->index > 0 && p->device == 0)
+            p->device = p->index - 1;
+        if (!p->hub)
+            PL_CHECK(await_address(p, "proc/hub.address", 0, &p->hub));
+        /* The job's own workers are distributed over its relays. */
+        n = run_count_relays(&p->cfg);
+        if (n == 0 || p->index == 0 || p->homes.n > 0)
+            return PL_OK;
+        snprintf(file, sizeof file, "proc/relay-%d.address", (p->index - 1) % n + 1);
+        PL_CHECK(await_address(p, file, 1, &p->homes.items[0]));
+        p->homes.n = 1;
+        return PL_OK;
+    }
     snprintf(file, sizeof file, p->index > 0 ? "proc/%s-%d.address" : "proc/%s.address",
              role, p->index);
     if (!p->ready)
@@ -178,29 +173,6 @@ static pl_status find_in_run(process *p, const char *role)
         PL_CHECK(await_address(p, file, p->homes.n, &p->homes.items[p->homes.n]));
     }
     return PL_OK;
-}
-
-/* Finds the address at which the process listens. A socket in the run folder gets the
- * name of the file to which the address is written. */
-static void find_listen_address(process *p, const char *role)
-{
-    char name[64];
-    const bool is_relay =
-        /* a relay must not listen at the address of the run's home */
-        is_role(role, "relay");
-    const char *asked = is_role(role, "hub") ? p->cfg.hub_bind
-                        : is_relay && !given_sets(&p->settings, "net.home")
-                            ? PL_ADDRESS_PRIVATE
-                            : p->cfg.home_bind;
-    const char *file = p->ready ? strrchr(p->ready, '/') : NULL;
-    file = file ? file + 1 : role;
-    snprintf(name, sizeof name, "%.*s", (int)strcspn(file, "."), file);
-    if (p->run)
-        run_listen_at(p->run, asked, name, p->key != NULL, p->bind);
-    else if (p->key && strcmp(asked, PL_ADDRESS_PRIVATE) == 0)
-        pl_copy_text(p->bind, sizeof p->bind, "tcp://127.0.0.1:*");
-    else
-        pl_copy_text(p->bind, sizeof p->bind, asked);
 }
 
 void process_name(process *p)
@@ -256,8 +228,26 @@ pl_status process_open(process *p, const char *role)
     if (p->run && !p->settled_by[0])
         pl_log(PL_LOG_WARN, "process.defaults",
                "role=%s run=\"%s\" reason=\"there is no run.yaml yet\"", role, p->run);
-    if (!is_role(role, "worker"))
-        find_listen_address(p, role);
+    if (!is_role(role, "worker")) {
+        /* Finds the address at which the process listens. A relay must not listen at
+         * the address of the run's home. A socket in the run folder gets the name of
+         * the file to which the address is written. */
+        char name[64];
+        const char *asked =
+            is_role(role, "hub") ? p->cfg.hub_bind
+            : is_role(role, "relay") && !given_sets(&p->settings, "net.home")
+                ? PL_ADDRESS_PRIVATE
+                : p->cfg.home_bind;
+        const char *file = p->ready ? strrchr(p->ready, '/') : NULL;
+        file = file ? file + 1 : role;
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(file, "."), file);
+        if (p->run)
+            run_listen_at(p->run, asked, name, p->key != NULL, p->bind);
+        else if (p->key && strcmp(asked, PL_ADDRESS_PRIVATE) == 0)
+            pl_copy_text(p->bind, sizeof p->bind, "tcp://127.0.0.1:*");
+        else
+            pl_copy_text(p->bind, sizeof p->bind, asked);
+    }
     if (p->key && !p->keys && !is_role(role, "worker"))
         return pl_fail(
             PL_ERR_USAGE,

@@ -43,44 +43,6 @@ static int place_of(const progress *p, const char *arm)
     return -1;
 }
 
-/* Adds up the steps of the arms that are shown. Sets `finished` if every arm that the
- * run must complete exists and is done. */
-static void measure_progress(progress *p, const pl_json *status)
-{
-    const pl_json *arms = pl_json_get(status, "arms"),
-                  *workers = pl_json_get(status, "workers");
-    int complete = 0;
-    p->done = p->total = p->tokens_per_second = 0;
-    for (size_t i = 0; i < pl_json_count(arms); i++) {
-        const pl_json *a = pl_json_at(arms, i), *paths = pl_json_get(a, "paths");
-        const int place = place_of(p, pl_json_get_text(a, "arm"));
-        if (place < 0)
-            continue;
-        double tau = pl_json_get_real(a, "tau");
-        p->done += pl_json_get_real(a, "tasks_done") * tau;
-        p->total += pl_json_get_real(a, "tasks") * tau;
-        for (size_t k = 0; k < pl_json_count(paths); k++)
-            p->done += pl_json_get_real(pl_json_at(paths, k), "step");
-        if (pl_json_get_real(a, "tasks_done") >= pl_json_get_real(a, "tasks"))
-            complete += place < p->n_needed;
-    }
-    for (size_t i = 0; i < pl_json_count(workers); i++)
-        if (strcmp(pl_json_get_text(pl_json_at(workers, i), "state"), "busy") == 0)
-            p->tokens_per_second +=
-                pl_json_get_real(pl_json_at(workers, i), "tokens_per_second");
-    p->finished = complete == p->n_needed;
-    pl_copy_text(p->failure, sizeof p->failure, pl_json_get_text(status, "failure"));
-    double why = pl_json_get_real(status, "failure_status");
-    p->failure_status = why > 0 && why < PL_STATUS_COUNT ? (pl_status)why : PL_ERR_DATA;
-}
-
-/* Returns the estimated seconds that are left; negative while they are not known. */
-static double eta(const progress *p)
-{
-    double rate = (p->done - p->first_done) / (pl_now() - p->started);
-    return rate > 0 ? (p->total - p->done) / rate : -1;
-}
-
 void progress_path_name(const pl_json *paths, size_t i, char out[PL_NAME_MAX])
 {
     bool replicas = false;
@@ -144,8 +106,10 @@ static void head_line(const progress *p, pl_buf *out)
                       pl_human_seconds(pl_now() - p->started, left));
         return;
     }
-    if (eta(p) >= 0)
-        pl_human_seconds(eta(p), left);
+    const double per_s = (p->done - p->first_done) / (pl_now() - p->started);
+    const double eta = per_s > 0 ? (p->total - p->done) / per_s : -1;
+    if (eta >= 0)
+        pl_human_seconds(eta, left);
     pl_buf_printf(out, "train    %3.0f %%  %s tokens/s  ETA %s", 100 * share,
                   pl_human_count(p->tokens_per_second, rate), left);
 }
@@ -265,7 +229,33 @@ static pl_status poll_once(progress *p, bool *first)
     if (silent)
         return PL_OK; /* the hub is starting again */
     PL_CHECK(asked);
-    measure_progress(p, status);
+    /* Adds up the steps of the arms that are shown. Sets `finished` if every arm that
+     * the run must complete exists and is done. */
+    const pl_json *arms = pl_json_get(status, "arms"),
+                  *workers = pl_json_get(status, "workers");
+    int complete = 0;
+    p->done = p->total = p->tokens_per_second = 0;
+    for (size_t i = 0; i < pl_json_count(arms); i++) {
+        const pl_json *a = pl_json_at(arms, i), *paths = pl_json_get(a, "paths");
+        const int place = place_of(p, pl_json_get_text(a, "arm"));
+        if (place < 0)
+            continue;
+        double tau = pl_json_get_real(a, "tau");
+        p->done += pl_json_get_real(a, "tasks_done") * tau;
+        p->total += pl_json_get_real(a, "tasks") * tau;
+        for (size_t k = 0; k < pl_json_count(paths); k++)
+            p->done += pl_json_get_real(pl_json_at(paths, k), "step");
+        if (pl_json_get_real(a, "tasks_done") >= pl_json_get_real(a, "tasks"))
+            complete += place < p->n_needed;
+    }
+    for (size_t i = 0; i < pl_json_count(workers); i++)
+        if (strcmp(pl_json_get_text(pl_json_at(workers, i), "state"), "busy") == 0)
+            p->tokens_per_second +=
+                pl_json_get_real(pl_json_at(workers, i), "tokens_per_second");
+    p->finished = complete == p->n_needed;
+    pl_copy_text(p->failure, sizeof p->failure, pl_json_get_text(status, "failure"));
+    double why = pl_json_get_real(status, "failure_status");
+    p->failure_status = why > 0 && why < PL_STATUS_COUNT ? (pl_status)why : PL_ERR_DATA;
     if (*first) {
         p->first_done = p->done;
         p->drawn_ms = pl_now_ms() - (p->tty ? DRAW_MS : 0);

@@ -194,29 +194,6 @@ static bool is_rival(const evaluation *e, const evaluation_row *w)
            strcmp(w->arm, "mix") != 0;
 }
 
-static void print_result_row(const evaluation *e, int kind)
-{
-    const evaluation_row *w = &e->rows[kind];
-    char total[16], seconds[16] = "-", bits[16] = "-", versus[48];
-    snprintf(versus, sizeof versus, "%19s", w->finished ? "" : "not finished");
-    if (!w->present)
-        return;
-    if (is_rival(e, w)) {
-        const pl_gain g =
-            pl_score_gain(e->rows[e->answer].scores, w->scores, e->n_docs);
-        evaluation_write_error(versus, 19, 1, fabs(g.percent), g.error,
-                               g.percent >= 0 ? " % better" : " % worse");
-    }
-    if (isfinite(w->effort.seconds))
-        pl_human_seconds(w->effort.seconds, seconds);
-    if (isfinite(w->bits))
-        snprintf(bits, sizeof bits, "%.4f", w->bits);
-    say("%s %-25s %6s %7.2f %s %7s %8.2e %7s", kind == (int)e->answer ? " *" : "  ",
-        w->title, bits, w->ppl, versus,
-        pl_human_count((double)w->effort.tokens_total, total), w->effort.flops,
-        seconds);
-}
-
 /* Writes a gain over a finished rival as "5.3 ±1.2", in `width` columns. */
 static void write_gain(char out[48], int width, const evaluation *e, int kind,
                        pl_gain g)
@@ -224,60 +201,6 @@ static void write_gain(char out[48], int width, const evaluation *e, int kind,
     snprintf(out, 48, "%*s", width, "");
     if (is_rival(e, &e->rows[kind]) && isfinite(g.percent))
         evaluation_write_error(out, width, 1, g.percent, g.error, "");
-}
-
-/* Prints the rows again: where no path was chosen by text that the window does not
- * show, as a mean over domains, and what reading costs. */
-static void print_parity(const pl_run *r, const evaluation *e)
-{
-    const pl_score *own = e->rows[e->answer].scores;
-    say("%s", "");
-    say("   %-25s %7s %11s %7s %11s %7s %9s", "the same rows", "first", "* lower by",
-        "domains", "* lower by", "params", "read");
-    for (int i = 0; i < ROW_COUNT && own; i++) {
-        const evaluation_row *w = &e->rows[i];
-        char first[48], macro[48], params[16];
-        if (!w->present)
-            continue;
-        write_gain(first, 11, e, i, pl_first_gain(own, w->scores, e->n_docs));
-        write_gain(macro, 11, e, i,
-                   pl_macro_gain(r->valid, e->docs, own, w->scores, e->n_docs));
-        say("%s %-25s %7.2f %s %7.2f %s %7s %9.2e", i == (int)e->answer ? " *" : "  ",
-            w->title, w->ppl_first, first, w->ppl_macro, macro,
-            pl_human_count((double)w->n_params, params), w->flops_read);
-    }
-    say("   (first: perplexity on the first %lld tokens of each document alone, where "
-        "the choice of a\n"
-        "   path knows no text that the window does not show; domains: each domain "
-        "counts equally;\n"
-        "   * lower by: percent; params: of all modules; read: FLOPs per token of this "
-        "text)",
-        (long long)r->cfg.context);
-}
-
-/* Prints a table with one column per row of the evaluation and one line per domain. */
-static void print_domains(const pl_run *r, const evaluation *e)
-{
-    uint32_t n = pl_tokens_n_domains(r->valid);
-    pl_buf line = {0};
-    if (n < 2 || !e->rows[ROW_ROUTER].present)
-        return;
-    pl_buf_printf(&line, "\n   %-20s", "perplexity by domain");
-    for (int i = 0; i < ROW_COUNT; i++)
-        if (e->rows[i].present)
-            pl_buf_printf(&line, " %8s", e->rows[i].brief);
-    say("%s", pl_buf_text(&line));
-    for (uint32_t d = 0; d < n; d++) {
-        if (!isfinite(pl_perplexity(&e->rows[ROW_ROUTER].by_domain[d])))
-            continue;
-        pl_buf_clear(&line);
-        pl_buf_printf(&line, "   %-20s", pl_tokens_domain(r->valid, d));
-        for (int i = 0; i < ROW_COUNT; i++)
-            if (e->rows[i].present)
-                pl_buf_printf(&line, " %8.2f", pl_perplexity(&e->rows[i].by_domain[d]));
-        say("%s", pl_buf_text(&line));
-    }
-    pl_buf_destroy(&line);
 }
 
 /* Names the baselines whose difference from the mixture may be chance. The table has
@@ -343,31 +266,52 @@ void evaluation_print_details(const pl_run *r, const evaluation *e)
             100 * (1 - pl_perplexity(&e->best_pieces) / mix->ppl));
     if (e->every)
         evaluation_print_every(e);
-    print_parity(r, e);
-    print_domains(r, e);
-}
-
-/* Compares the mixture's time with the time in which one machine trains on all its
- * tokens. The base model counts in both times; its replicas are on one machine each in
- * the mixture's time, and one after the other in the time of one machine. */
-static void print_speedup(const evaluation *e)
-{
-    const evaluation_row *mix = &e->rows[e->answer], *all = &e->rows[ROW_EQUAL];
-    if (!mix->present || !all->present || !mix->finished || !all->finished ||
-        !(e->rate > 0))
+    /* Prints the rows again: where no path was chosen by text that the window does not
+     * show, as a mean over domains, and what reading costs. */
+    const pl_score *own = e->rows[e->answer].scores;
+    say("%s", "");
+    say("   %-25s %7s %11s %7s %11s %7s %9s", "the same rows", "first", "* lower by",
+        "domains", "* lower by", "params", "read");
+    for (int i = 0; i < ROW_COUNT && own; i++) {
+        const evaluation_row *w = &e->rows[i];
+        char first[48], macro[48], params[16];
+        if (!w->present)
+            continue;
+        write_gain(first, 11, e, i, pl_first_gain(own, w->scores, e->n_docs));
+        write_gain(macro, 11, e, i,
+                   pl_macro_gain(r->valid, e->docs, own, w->scores, e->n_docs));
+        say("%s %-25s %7.2f %s %7.2f %s %7s %9.2e", i == (int)e->answer ? " *" : "  ",
+            w->title, w->ppl_first, first, w->ppl_macro, macro,
+            pl_human_count((double)w->n_params, params), w->flops_read);
+    }
+    say("   (first: perplexity on the first %lld tokens of each document alone, where "
+        "the choice of a\n"
+        "   path knows no text that the window does not show; domains: each domain "
+        "counts equally;\n"
+        "   * lower by: percent; params: of all modules; read: FLOPs per token of this "
+        "text)",
+        (long long)r->cfg.context);
+    /* a table with one column per row of the evaluation and one line per domain */
+    const uint32_t n_domains = pl_tokens_n_domains(r->valid);
+    if (n_domains < 2 || !e->rows[ROW_ROUTER].present)
         return;
-    char seconds[2][16];
-    const double one = (double)all->effort.tokens_total / e->rate;
-    pl_human_seconds(mix->effort.seconds, seconds[0]);
-    pl_human_seconds(one, seconds[1]);
-    if (mix->ppl <= all->ppl)
-        say("   one machine per path needs %.2f of the time of one machine (%s of %s) "
-            "for the\n   bits/byte of one machine with all tokens, or better",
-            mix->effort.seconds / one, seconds[0], seconds[1]);
-    else
-        say("   one machine per path does not reach the bits/byte of one machine with "
-            "all tokens\n   (its training takes %s of the other's %s)",
-            seconds[0], seconds[1]);
+    pl_buf line = {0};
+    pl_buf_printf(&line, "\n   %-20s", "perplexity by domain");
+    for (int i = 0; i < ROW_COUNT; i++)
+        if (e->rows[i].present)
+            pl_buf_printf(&line, " %8s", e->rows[i].brief);
+    say("%s", pl_buf_text(&line));
+    for (uint32_t d = 0; d < n_domains; d++) {
+        if (!isfinite(pl_perplexity(&e->rows[ROW_ROUTER].by_domain[d])))
+            continue;
+        pl_buf_clear(&line);
+        pl_buf_printf(&line, "   %-20s", pl_tokens_domain(r->valid, d));
+        for (int i = 0; i < ROW_COUNT; i++)
+            if (e->rows[i].present)
+                pl_buf_printf(&line, " %8.2f", pl_perplexity(&e->rows[i].by_domain[d]));
+        say("%s", pl_buf_text(&line));
+    }
+    pl_buf_destroy(&line);
 }
 
 void evaluation_print(const pl_run *r, const evaluation *e)
@@ -378,8 +322,27 @@ void evaluation_print(const pl_run *r, const evaluation *e)
     say("   %-22s %9s %7s %19s %7s %8s %7s",
         e->wish.text ? "all documents" : "held-out text", "bits/byte", "ppl",
         "mixture * is", "tokens", "FLOPs", "time");
-    for (int i = 0; i < ROW_COUNT; i++)
-        print_result_row(e, i);
+    for (int i = 0; i < ROW_COUNT; i++) {
+        const evaluation_row *w = &e->rows[i];
+        char total[16], seconds[16] = "-", bits[16] = "-", versus[48];
+        snprintf(versus, sizeof versus, "%19s", w->finished ? "" : "not finished");
+        if (!w->present)
+            continue;
+        if (is_rival(e, w)) {
+            const pl_gain g =
+                pl_score_gain(e->rows[e->answer].scores, w->scores, e->n_docs);
+            evaluation_write_error(versus, 19, 1, fabs(g.percent), g.error,
+                                   g.percent >= 0 ? " % better" : " % worse");
+        }
+        if (isfinite(w->effort.seconds))
+            pl_human_seconds(w->effort.seconds, seconds);
+        if (isfinite(w->bits))
+            snprintf(bits, sizeof bits, "%.4f", w->bits);
+        say("%s %-25s %6s %7.2f %s %7s %8.2e %7s", i == (int)e->answer ? " *" : "  ",
+            w->title, bits, w->ppl, versus,
+            pl_human_count((double)w->effort.tokens_total, total), w->effort.flops,
+            seconds);
+    }
     char count[16], seconds[16], rate[16];
     say("   (%zu documents, %s tokens after the first %lld of each, scored in %s. "
         "± is one\n"
@@ -403,7 +366,24 @@ void evaluation_print(const pl_run *r, const evaluation *e)
     if (e->wish.best)
         say("   (the mixture answers with the best version of each path on its "
             "held-out documents)");
-    print_speedup(e);
+    /* Compares the mixture's time with the time in which one machine trains on all its
+     * tokens. The base model counts in both times; its replicas are on one machine each
+     * in the mixture's time, and one after the other in the time of one machine. */
+    const evaluation_row *mix = &e->rows[e->answer], *all = &e->rows[ROW_EQUAL];
+    if (mix->present && all->present && mix->finished && all->finished && e->rate > 0) {
+        const double one = (double)all->effort.tokens_total / e->rate;
+        char mine[16], its[16];
+        pl_human_seconds(mix->effort.seconds, mine);
+        pl_human_seconds(one, its);
+        if (mix->ppl <= all->ppl)
+            say("   one machine per path needs %.2f of the time of one machine (%s of "
+                "%s) for the\n   bits/byte of one machine with all tokens, or better",
+                mix->effort.seconds / one, mine, its);
+        else
+            say("   one machine per path does not reach the bits/byte of one machine "
+                "with all tokens\n   (its training takes %s of the other's %s)",
+                mine, its);
+    }
     print_undecided(e);
     evaluation_print_loss(r, e);
     if (r->cfg.more[0])
@@ -412,7 +392,7 @@ void evaluation_print(const pl_run *r, const evaluation *e)
             (long long)(config_all_phases(&r->cfg) - r->cfg.phases));
     /* If re-routing gains much, tells the user how answers are routed again. */
     static const double MUCH = 0.9;
-    const evaluation_row *mix = &e->rows[e->answer], *again = &e->rows[ROW_REROUTED];
+    const evaluation_row *again = &e->rows[ROW_REROUTED];
     if (again->present && !(again->ppl > MUCH * mix->ppl))
         say("   re-routed every %lld tokens, perplexity is %.1f %% below that of row "
             "*:\n   `pathloom generate --route-every %lld`, or `route_every` in a "

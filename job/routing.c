@@ -84,11 +84,26 @@ bool routing_trains(const pl_run *r, uint32_t document)
     return !routing_scores(r, document) && !routing_holds(r, document);
 }
 
-/* Removes from the shards all documents on which no arm trains, and lists each path's
- * held-out documents. If all documents of a path would be removed, the path trains on
- * them anyway. */
-static void drop_untrained(const pl_run *r, routing *g)
+pl_status routing_fit_answers(const pl_run *r, routing *g)
 {
+    enum { WINDOWS = 16 };
+    const pl_prefix_lm_job job = {.tokens = r->train,
+                                  .length = (int)r->cfg.context,
+                                  .windows = WINDOWS,
+                                  .n_paths = g->shards.n_paths,
+                                  .n_threads = pl_cpu_count()};
+    return pl_prefix_lm_count(&job, g->shards.path_of, &g->answers);
+}
+
+static pl_status deal(pl_run *r, routing *g)
+{
+    const int overlap = (int)r->cfg.overlap;
+    PL_CHECK(run_stopped(r));
+    PL_CHECK(pl_shards_make(g->router, g->features, g->n, overlap, &g->shards));
+    PL_CHECK(routing_fit_answers(r, g));
+    /* Removes from the shards all documents on which no arm trains, and lists each
+     * path's held-out documents. If all documents of a path would be removed, the path
+     * trains on them anyway. */
     pl_shards *shards = &g->shards;
     const int n_paths = shards->n_paths;
     size_t kept = 0, from = 0, n_held = 0;
@@ -118,26 +133,6 @@ static void drop_untrained(const pl_run *r, routing *g)
         shards->first[p + 1] = kept;
     }
     g->held_first[n_paths] = n_held;
-}
-
-pl_status routing_fit_answers(const pl_run *r, routing *g)
-{
-    enum { WINDOWS = 16 };
-    const pl_prefix_lm_job job = {.tokens = r->train,
-                                  .length = (int)r->cfg.context,
-                                  .windows = WINDOWS,
-                                  .n_paths = g->shards.n_paths,
-                                  .n_threads = pl_cpu_count()};
-    return pl_prefix_lm_count(&job, g->shards.path_of, &g->answers);
-}
-
-static pl_status deal(pl_run *r, routing *g)
-{
-    const int overlap = (int)r->cfg.overlap;
-    PL_CHECK(run_stopped(r));
-    PL_CHECK(pl_shards_make(g->router, g->features, g->n, overlap, &g->shards));
-    PL_CHECK(routing_fit_answers(r, g));
-    drop_untrained(r, g);
     return PL_OK;
 }
 

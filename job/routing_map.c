@@ -32,11 +32,6 @@ static uint32_t map_document(const router_map *m, size_t i)
     return (uint32_t)(i * m->g->n / m->n);
 }
 
-static int map_domain(const router_map *m, uint32_t document)
-{
-    return m->domain_of[m->g->domains[document]];
-}
-
 /* Numbers the domains by their tokens, the largest first, and returns their names. */
 static pl_json *rank_domains(router_map *m)
 {
@@ -65,23 +60,6 @@ static pl_json *rank_domains(router_map *m)
     return names;
 }
 
-/* Makes a list [path][domain] with the tokens of each shard. */
-static pl_json *shard_tokens(const router_map *m)
-{
-    const pl_shards *shards = &m->g->shards;
-    pl_json *rows = pl_json_array();
-    for (int p = 0; p < shards->n_paths; p++) {
-        double tokens[MAP_DOMAINS + 1] = {0};
-        pl_json *row = pl_json_array();
-        for (size_t i = shards->first[p]; i < shards->first[p + 1]; i++)
-            tokens[map_domain(m, shards->docs[i])] += m->g->tokens[shards->docs[i]];
-        for (int d = 0; d < m->n_domains; d++)
-            pl_json_push(row, pl_json_make_int((int64_t)tokens[d]));
-        pl_json_push(rows, row);
-    }
-    return rows;
-}
-
 /* Scales one axis to whole numbers, so that the extreme documents lie at its ends. */
 static pl_json *axis_json(const router_map *m, size_t axis)
 {
@@ -97,36 +75,6 @@ static pl_json *axis_json(const router_map *m, size_t axis)
                                MAP_SIDE * (isfinite(share) ? share : 0.5))));
     }
     return list;
-}
-
-/* Sets two values for each document: the path that would answer a new text with the
- * same first tokens, and by how many nats this path is better than the second best
- * path. */
-static void set_answers(const router_map *m, pl_json *o)
-{
-    const int n_paths = m->g->shards.n_paths, prefix = (int)m->r->cfg.prefix;
-    int32_t *tokens = pl_alloc((size_t)prefix * sizeof *tokens);
-    double *nats = pl_alloc((size_t)n_paths * sizeof *nats);
-    pl_json *answers = pl_json_array(), *margins = pl_json_array();
-    for (size_t i = 0; i < m->n; i++) {
-        const pl_token_doc *doc = pl_tokens_doc(m->r->train, map_document(m, i));
-        const int n = doc->n_tokens < (uint32_t)prefix ? (int)doc->n_tokens : prefix;
-        int best = 0;
-        double second = INFINITY;
-        pl_tokens_copy(m->r->train, doc->first, (size_t)n, tokens);
-        pl_prefix_lm_nats(m->g->answers, tokens, n, nats);
-        for (int p = 1; p < n_paths; p++)
-            best = nats[p] < nats[best] ? p : best;
-        for (int p = 0; p < n_paths; p++)
-            second = p != best ? fmin(second, nats[p]) : second;
-        pl_json_push(answers, pl_json_make_int(best));
-        pl_json_push(margins,
-                     pl_json_make_real(round(100 * (second - nats[best])) / 100));
-    }
-    pl_json_set(o, "answer", answers);
-    pl_json_set(o, "margin", margins);
-    pl_free(tokens);
-    pl_free(nats);
 }
 
 pl_status routing_write_map(const pl_run *r, const routing *g)
@@ -164,18 +112,54 @@ pl_status routing_write_map(const pl_run *r, const routing *g)
     pl_json_set(o, "paths", paths);
     pl_json_set(o, "domains", rank_domains(&m));
     pl_json_set(o, "shard_documents", sizes);
-    pl_json_set(o, "shard_tokens", shard_tokens(&m));
+    pl_json *rows = pl_json_array(); /* [path][domain]: the tokens of each shard */
+    for (int p = 0; p < g->shards.n_paths; p++) {
+        double tokens[MAP_DOMAINS + 1] = {0};
+        pl_json *row = pl_json_array();
+        for (size_t i = g->shards.first[p]; i < g->shards.first[p + 1]; i++)
+            tokens[m.domain_of[g->domains[g->shards.docs[i]]]] +=
+                g->tokens[g->shards.docs[i]];
+        for (int d = 0; d < m.n_domains; d++)
+            pl_json_push(row, pl_json_make_int((int64_t)tokens[d]));
+        pl_json_push(rows, row);
+    }
+    pl_json_set(o, "shard_tokens", rows);
     pl_json *path_of = pl_json_array(), *domains = pl_json_array();
     for (size_t i = 0; i < m.n; i++) {
         const uint32_t document = map_document(&m, i);
         pl_json_push(path_of, pl_json_make_int(g->shards.path_of[document]));
-        pl_json_push(domains, pl_json_make_int(map_domain(&m, document)));
+        pl_json_push(domains, pl_json_make_int(m.domain_of[g->domains[document]]));
     }
     pl_json_set(o, "x", axis_json(&m, 0));
     pl_json_set(o, "y", axis_json(&m, 1));
     pl_json_set(o, "path", path_of);
     pl_json_set(o, "domain", domains);
-    set_answers(&m, o);
+    /* Sets two values for each document: the path that would answer a new text with the
+     * same first tokens, and by how many nats this path is better than the second best
+     * path. */
+    const int n_paths = g->shards.n_paths, prefix = (int)r->cfg.prefix;
+    int32_t *tokens = pl_alloc((size_t)prefix * sizeof *tokens);
+    double *nats = pl_alloc((size_t)n_paths * sizeof *nats);
+    pl_json *answers = pl_json_array(), *margins = pl_json_array();
+    for (size_t i = 0; i < m.n; i++) {
+        const pl_token_doc *doc = pl_tokens_doc(r->train, map_document(&m, i));
+        const int n = doc->n_tokens < (uint32_t)prefix ? (int)doc->n_tokens : prefix;
+        int best = 0;
+        double second = INFINITY;
+        pl_tokens_copy(r->train, doc->first, (size_t)n, tokens);
+        pl_prefix_lm_nats(g->answers, tokens, n, nats);
+        for (int p = 1; p < n_paths; p++)
+            best = nats[p] < nats[best] ? p : best;
+        for (int p = 0; p < n_paths; p++)
+            second = p != best ? fmin(second, nats[p]) : second;
+        pl_json_push(answers, pl_json_make_int(best));
+        pl_json_push(margins,
+                     pl_json_make_real(round(100 * (second - nats[best])) / 100));
+    }
+    pl_json_set(o, "answer", answers);
+    pl_json_set(o, "margin", margins);
+    pl_free(tokens);
+    pl_free(nats);
     pl_json_write(o, 0, &text);
     PL_TRY(pl_replace_file(run_file(r, "router_map.json", file), text.data, text.len));
 done:

@@ -26,54 +26,6 @@ static pl_status judge_at(pl_run *r, routing *g, int k, pl_judgement *out)
     return status;
 }
 
-/* Computes the number of documents, tokens and epochs of every shard. */
-static pl_status measure_shards(const pl_run *r, routing *g)
-{
-    const config *c = &r->cfg;
-    double samples = (double)g->phases * (double)c->tau * (double)c->batch *
-                     pl_topology_n_replicas(g->topology);
-    const pl_sampler_options rows_of = {
-        .context = (int)c->context, .n_replicas = 1, .pack = c->pack};
-    g->sizes = pl_alloc((size_t)g->shards.n_paths * sizeof *g->sizes);
-    for (int p = 0; p < g->shards.n_paths; p++) {
-        shard_size *size = &g->sizes[p];
-        size_t first = g->shards.first[p];
-        uint64_t rows;
-        for (size_t i = first; i < g->shards.first[p + 1]; i++) {
-            size->tokens += g->tokens[g->shards.docs[i]];
-            size->documents++;
-        }
-        PL_CHECK(pl_sampler_count_rows(r->train, g->shards.docs + first,
-                                       (uint32_t)(g->shards.first[p + 1] - first),
-                                       &rows_of, &rows));
-        size->rows = (double)rows;
-        size->epochs = samples / size->rows;
-    }
-    return PL_OK;
-}
-
-/* Prints a line such as "p00    561 documents, 1.2M tokens, 1.4 epochs, 75 % of them
- * cmake". */
-static void say_shard(pl_run *r, const routing *g, int path)
-{
-    uint32_t n_domains = pl_tokens_n_domains(r->train), best = 0;
-    const shard_size *size = &g->sizes[path];
-    uint64_t *counts = pl_alloc((n_domains ? n_domains : 1) * sizeof *counts);
-    char name[PL_NAME_MAX], tokens[16], mostly[PL_NAME_MAX + 64] = "";
-    for (size_t i = g->shards.first[path]; i < g->shards.first[path + 1]; i++)
-        counts[g->domains[g->shards.docs[i]]]++;
-    for (uint32_t d = 1; d < n_domains; d++)
-        best = counts[d] > counts[best] ? d : best;
-    if (n_domains > 1 && size->documents > 0)
-        snprintf(mostly, sizeof mostly, ", %3.0f %% of them %s",
-                 100.0 * (double)counts[best] / (double)size->documents,
-                 pl_tokens_domain(r->train, best));
-    pl_topology_path_name(g->topology, path, name);
-    say("         %s %6zu documents, %s tokens, %.1f epochs%s", name, size->documents,
-        pl_human_count(size->tokens, tokens), size->epochs, mostly);
-    pl_free(counts);
-}
-
 /* Prints every path of a small run, or the range of epochs of a large one, and warns of
  * paths that repeat their shard too often. */
 static void say_shards(pl_run *r, const routing *g)
@@ -83,8 +35,27 @@ static void say_shards(pl_run *r, const routing *g)
     int n_paths = g->shards.n_paths, n_over = 0, most = 0, least = 0;
     char name[PL_NAME_MAX];
     for (int p = 0; p < n_paths; p++) {
-        if (n_paths <= 32)
-            say_shard(r, g, p);
+        if (n_paths <= 32) {
+            /* prints a line such as "p00    561 documents, 1.2M tokens, 1.4 epochs,
+             * 75 % of them cmake" */
+            uint32_t n_domains = pl_tokens_n_domains(r->train), best = 0;
+            const shard_size *size = &g->sizes[p];
+            uint64_t *counts = pl_alloc((n_domains ? n_domains : 1) * sizeof *counts);
+            char tokens[16], mostly[PL_NAME_MAX + 64] = "";
+            for (size_t i = g->shards.first[p]; i < g->shards.first[p + 1]; i++)
+                counts[g->domains[g->shards.docs[i]]]++;
+            for (uint32_t d = 1; d < n_domains; d++)
+                best = counts[d] > counts[best] ? d : best;
+            if (n_domains > 1 && size->documents > 0)
+                snprintf(mostly, sizeof mostly, ", %3.0f %% of them %s",
+                         100.0 * (double)counts[best] / (double)size->documents,
+                         pl_tokens_domain(r->train, best));
+            pl_topology_path_name(g->topology, p, name);
+            say("         %s %6zu documents, %s tokens, %.1f epochs%s", name,
+                size->documents, pl_human_count(size->tokens, tokens), size->epochs,
+                mostly);
+            pl_free(counts);
+        }
         n_over += g->sizes[p].epochs > epochs_max;
         most = g->sizes[p].epochs > g->sizes[most].epochs ? p : most;
         least = g->sizes[p].epochs < g->sizes[least].epochs ? p : least;
@@ -144,38 +115,9 @@ static void say_unbalanced(const pl_run *r, const routing *g)
             1 + c->balance, tokens);
 }
 
-static pl_status write_routing(const pl_run *r, const routing *g,
-                               const pl_judgement *own, const pl_judgement *eight)
-{
-    pl_json *o = pl_json_object(), *documents = pl_json_array();
-    pl_json *tokens = pl_json_array();
-    pl_buf text = {0};
-    char path[PL_PATH_MAX];
-    for (int p = 0; p < g->shards.n_paths; p++) {
-        pl_json_push(documents, pl_json_make_int((int64_t)g->sizes[p].documents));
-        pl_json_push(tokens, pl_json_make_int((int64_t)g->sizes[p].tokens));
-    }
-    pl_json_set(o, "shard_documents", documents);
-    pl_json_set(o, "shard_tokens", tokens);
-    pl_json_set_int(o, "domains", (int64_t)pl_tokens_n_domains(r->train));
-    pl_json_set_real(o, "largest_over_mean", largest_over_mean(g));
-    pl_json_set_int(o, "repaired", g->shards.n_repaired);
-    pl_json_set_int(o, "largest_alike", (int64_t)g->alike.n_docs);
-    pl_json_set_int(o, "largest_alike_tokens", (int64_t)g->alike.weight);
-    pl_json_set_real(o, "purity", own->purity);
-    pl_json_set_real(o, "nmi", own->nmi);
-    pl_json_set_real(o, "purity_k8", eight->purity);
-    pl_json_set_real(o, "nmi_k8", eight->nmi);
-    pl_json_write(o, 2, &text);
-    pl_status status =
-        pl_replace_file(run_file(r, "router.json", path), text.data, text.len);
-    pl_json_destroy(&o);
-    pl_buf_destroy(&text);
-    return status;
-}
-
 pl_status routing_report(pl_run *r, routing *g)
 {
+    const config *c = &r->cfg;
     pl_judgement own = {0, 0}, eight = {0, 0};
     int n_paths = g->shards.n_paths, n_domains = (int)pl_tokens_n_domains(r->train);
     PL_CHECK(pl_router_heaviest_alike(g->features, g->n, g->dim, g->tokens, &g->alike));
@@ -185,7 +127,26 @@ pl_status routing_report(pl_run *r, routing *g)
     pl_judge(g->shards.path_of, n_paths, g->domains, n_domains, g->n, &own);
     if (n_domains > 1 && g->n >= 8)
         PL_CHECK(judge_at(r, g, 8, &eight));
-    PL_CHECK(measure_shards(r, g));
+    /* computes the number of documents, tokens and epochs of every shard */
+    const double samples = (double)g->phases * (double)c->tau * (double)c->batch *
+                           pl_topology_n_replicas(g->topology);
+    const pl_sampler_options rows_of = {
+        .context = (int)c->context, .n_replicas = 1, .pack = c->pack};
+    g->sizes = pl_alloc((size_t)n_paths * sizeof *g->sizes);
+    for (int p = 0; p < n_paths; p++) {
+        shard_size *size = &g->sizes[p];
+        size_t first = g->shards.first[p];
+        uint64_t n_rows;
+        for (size_t i = first; i < g->shards.first[p + 1]; i++) {
+            size->tokens += g->tokens[g->shards.docs[i]];
+            size->documents++;
+        }
+        PL_CHECK(pl_sampler_count_rows(r->train, g->shards.docs + first,
+                                       (uint32_t)(g->shards.first[p + 1] - first),
+                                       &rows_of, &n_rows));
+        size->rows = (double)n_rows;
+        size->epochs = samples / size->rows;
+    }
     char domains[160] = "";
     if (n_domains > 1)
         snprintf(domains, sizeof domains,
@@ -201,15 +162,39 @@ pl_status routing_report(pl_run *r, routing *g)
     /* packing helps if a large share of the rows is padding */
     const double least_share = 0.15;
     double rows = 0, targets = 0;
-    for (int p = 0; p < g->shards.n_paths; p++) {
+    for (int p = 0; p < n_paths; p++) {
         rows += g->sizes[p].rows;
         targets += g->sizes[p].tokens;
     }
-    double padding = 1 - targets / (rows * (double)r->cfg.context);
-    if (!r->cfg.pack && padding > least_share)
+    double padding = 1 - targets / (rows * (double)c->context);
+    if (!c->pack && padding > least_share)
         say("         %.0f %% of each batch is padding behind short documents; "
             "train.pack=true\n         fills it with other documents",
             100 * padding);
-    PL_CHECK(write_routing(r, g, &own, &eight));
+    pl_json *o = pl_json_object(), *documents = pl_json_array();
+    pl_json *tokens = pl_json_array();
+    pl_buf text = {0};
+    char path[PL_PATH_MAX];
+    for (int p = 0; p < n_paths; p++) {
+        pl_json_push(documents, pl_json_make_int((int64_t)g->sizes[p].documents));
+        pl_json_push(tokens, pl_json_make_int((int64_t)g->sizes[p].tokens));
+    }
+    pl_json_set(o, "shard_documents", documents);
+    pl_json_set(o, "shard_tokens", tokens);
+    pl_json_set_int(o, "domains", n_domains);
+    pl_json_set_real(o, "largest_over_mean", largest_over_mean(g));
+    pl_json_set_int(o, "repaired", g->shards.n_repaired);
+    pl_json_set_int(o, "largest_alike", (int64_t)g->alike.n_docs);
+    pl_json_set_int(o, "largest_alike_tokens", (int64_t)g->alike.weight);
+    pl_json_set_real(o, "purity", own.purity);
+    pl_json_set_real(o, "nmi", own.nmi);
+    pl_json_set_real(o, "purity_k8", eight.purity);
+    pl_json_set_real(o, "nmi_k8", eight.nmi);
+    pl_json_write(o, 2, &text);
+    pl_status status =
+        pl_replace_file(run_file(r, "router.json", path), text.data, text.len);
+    pl_json_destroy(&o);
+    pl_buf_destroy(&text);
+    PL_CHECK(status);
     return routing_write_map(r, g);
 }

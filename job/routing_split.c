@@ -28,27 +28,6 @@ static int child_path(const splitting *s, int parent, int child)
     return s->children[s->first_child[parent] + child];
 }
 
-/* Returns how many modules of a level the children of a path use. K-means gets these
- * numbers, so that similar clusters go to children that share modules. If the children
- * are all combinations of these modules, they are numbered like the paths of a topology
- * with these numbers of modules. */
-static int count_experts(const splitting *s, int parent, int level)
-{
-    const pl_topology *t = s->g->topology;
-    const int n_modules = pl_topology_get_spec(t)->experts[level];
-    bool *used = pl_alloc((size_t)n_modules);
-    int n = 0;
-    for (int c = 0; c < count_children(s, parent); c++) {
-        const int module =
-            pl_topology_module_of_path(t, level + 1, child_path(s, parent, c));
-        bool *seen = &used[module - pl_topology_module(t, level + 1, 0)];
-        n += !*seen;
-        *seen = true;
-    }
-    pl_free(used);
-    return n;
-}
-
 /* Deals the documents docs [n] of a parent to its children by a k-means of these
  * documents. If a child's centroid is not the nearest one for any document, the child
  * gets the documents nearest to its centroid, which also stay with other children. */
@@ -72,8 +51,24 @@ static pl_status deal_to_children(const splitting *s, int parent, int n_children
     pl_router_options options = routing_options(s->r, g, n_children);
     options.kind = PL_ROUTER_KMEANS;
     options.weights = tokens;
-    for (int l = 0; l < options.n_levels; l++)
-        options.experts[l] = count_experts(s, parent, l);
+    for (int l = 0; l < options.n_levels; l++) {
+        /* Counts the modules of the level that the children use. K-means gets these
+         * numbers, so that similar clusters go to children that share modules. If the
+         * children are all combinations of these modules, they are numbered like the
+         * paths of a topology with these numbers of modules. */
+        const pl_topology *t = g->topology;
+        bool *used = pl_alloc((size_t)pl_topology_get_spec(t)->experts[l]);
+        int n_used = 0;
+        for (int c = 0; c < count_children(s, parent); c++) {
+            const int module =
+                pl_topology_module_of_path(t, l + 1, child_path(s, parent, c));
+            bool *seen = &used[module - pl_topology_module(t, l + 1, 0)];
+            n_used += !*seen;
+            *seen = true;
+        }
+        pl_free(used);
+        options.experts[l] = n_used;
+    }
     PL_TRY(pl_router_fit(few, n, g->dim, &options, &router));
     PL_TRY(pl_shards_make(router, few, n, 1, &shards));
     for (int c = 0; c < n_children; c++)
@@ -127,23 +122,6 @@ static void judge_document(const splitting *s, const pl_prefix_lm *lm,
     pl_prefix_lm_nats(lm, s->tokens, (int)n, s->nats);
 }
 
-/* Returns the path that gets a document of `tokens` tokens: of the paths whose shard
- * stays within the limit, the one whose ancestor has the fewest nats in s->nats. If
- * every shard would pass the limit, returns the path with the smallest shard. */
-static int best_heir(const splitting *s, const double *load, double limit,
-                     double tokens)
-{
-    int best = -1, lightest = 0;
-    for (int p = 0; p < pl_topology_n_paths(s->g->topology); p++) {
-        if (load[p] < load[lightest])
-            lightest = p;
-        if (load[p] + tokens <= limit &&
-            (best < 0 || s->nats[s->parent[p]] < s->nats[s->parent[best]]))
-            best = p;
-    }
-    return best >= 0 ? best : lightest;
-}
-
 static int by_document(const void *a, const void *b)
 {
     const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
@@ -180,7 +158,18 @@ static void give_orphans(const splitting *s)
             if (placed[document])
                 continue;
             judge_document(s, s->from->answers, document);
-            const int heir = best_heir(s, load, limit, g->tokens[document]);
+            /* Of the paths whose shard stays within the limit, the document goes to the
+             * one whose ancestor has the fewest nats. If every shard would pass the
+             * limit, it goes to the path with the smallest shard. */
+            int best = -1, lightest = 0;
+            for (int p = 0; p < n_paths; p++) {
+                if (load[p] < load[lightest])
+                    lightest = p;
+                if (load[p] + g->tokens[document] <= limit &&
+                    (best < 0 || s->nats[s->parent[p]] < s->nats[s->parent[best]]))
+                    best = p;
+            }
+            const int heir = best >= 0 ? best : lightest;
             pl_buf_append(&s->lists[heir], &document, sizeof document);
             load[heir] += g->tokens[document];
             placed[document] = true;
@@ -195,37 +184,6 @@ static void give_orphans(const splitting *s)
             n_moved, n_ended, n_paths);
     pl_free(placed);
     pl_free(load);
-}
-
-/* Makes the paths' shards from their lists of documents. If a document is in the lists
- * of several paths, the router for new text is fitted as if the document belonged only
- * to the first of these paths. */
-static pl_status gather_shards(const splitting *s)
-{
-    routing *g = s->g;
-    const int n_paths = pl_topology_n_paths(g->topology);
-    pl_shards *shards = &g->shards;
-    size_t bytes = 0, at = 0;
-    for (int p = 0; p < n_paths; p++)
-        bytes += s->lists[p].len;
-    PL_CHECK(pl_try_alloc(bytes, "the documents of the paths", (void **)&shards->docs));
-    PL_CHECK(pl_try_alloc(((size_t)n_paths + 1) * sizeof *shards->first, "the shards",
-                          (void **)&shards->first));
-    PL_CHECK(pl_try_alloc(g->n * sizeof *shards->path_of, "the paths of the documents",
-                          (void **)&shards->path_of));
-    shards->n_paths = n_paths;
-    for (size_t i = 0; i < g->n; i++)
-        shards->path_of[i] = -1;
-    for (int p = 0; p < n_paths; p++) {
-        shards->first[p] = at;
-        memcpy(shards->docs + at, s->lists[p].data, s->lists[p].len);
-        at += s->lists[p].len / sizeof *shards->docs;
-        for (size_t i = shards->first[p]; i < at; i++)
-            if (shards->path_of[shards->docs[i]] < 0)
-                shards->path_of[shards->docs[i]] = p;
-    }
-    shards->first[n_paths] = at;
-    return PL_OK;
 }
 
 pl_status routing_split(pl_run *r, const float *params, const routing_origin *origin,
@@ -258,7 +216,30 @@ pl_status routing_split(pl_run *r, const float *params, const routing_origin *or
         PL_TRY(split_shard(&s, p));
     if (origin->answers)
         give_orphans(&s);
-    PL_TRY(gather_shards(&s));
+    /* Makes the paths' shards from their lists of documents. If a document is in the
+     * lists of several paths, the router for new text is fitted as if the document
+     * belonged only to the first of these paths. */
+    pl_shards *shards = &g->shards;
+    size_t bytes = 0, at = 0;
+    for (int p = 0; p < n_paths; p++)
+        bytes += s.lists[p].len;
+    PL_TRY(pl_try_alloc(bytes, "the documents of the paths", (void **)&shards->docs));
+    PL_TRY(pl_try_alloc(((size_t)n_paths + 1) * sizeof *shards->first, "the shards",
+                        (void **)&shards->first));
+    PL_TRY(pl_try_alloc(g->n * sizeof *shards->path_of, "the paths of the documents",
+                        (void **)&shards->path_of));
+    shards->n_paths = n_paths;
+    for (size_t i = 0; i < g->n; i++)
+        shards->path_of[i] = -1;
+    for (int p = 0; p < n_paths; p++) {
+        shards->first[p] = at;
+        memcpy(shards->docs + at, s.lists[p].data, s.lists[p].len);
+        at += s.lists[p].len / sizeof *shards->docs;
+        for (size_t i = shards->first[p]; i < at; i++)
+            if (shards->path_of[shards->docs[i]] < 0)
+                shards->path_of[shards->docs[i]] = p;
+    }
+    shards->first[n_paths] = at;
     g->how = "split";
     PL_TRY(routing_fit_answers(r, g));
     /* Assigns each document that is in no path's list to the path that the prefix model

@@ -299,27 +299,6 @@ static pl_status say_frozen(const pl_run *r)
 }
 
 /* ---- changes of the topology ---- */
-/* Reads how many documents each path has before a chapter changes the paths. Returns
- * false if this is not known. RUN/router.json has the documents of the newest existing
- * chapter, so they are known only for the first added chapter. */
-static bool read_documents(const pl_run *r, const config_chapter *chapter, int n_paths,
-                           int64_t *documents)
-{
-    char path[PL_PATH_MAX];
-    pl_buf text = {0};
-    pl_json *o = NULL;
-    bool known = r->lengthened && chapter->begin == r->phases_before &&
-                 pl_read_file(run_file(r, "router.json", path), &text) == PL_OK &&
-                 pl_json_parse(pl_buf_text(&text), text.len, &o) == PL_OK;
-    const pl_json *list = known ? pl_json_get(o, "shard_documents") : NULL;
-    known = list && pl_json_count(list) == (size_t)n_paths;
-    for (int p = 0; known && p < n_paths; p++)
-        known = pl_json_int(pl_json_at(list, (size_t)p), &documents[p]);
-    pl_json_destroy(&o);
-    pl_buf_destroy(&text);
-    return known;
-}
-
 /* Prints the paths of the new topology t that descend from an old path, for example
  * "p02 -> p01" (old -> new), or that the path ends because none descends from it. */
 static void say_path(const pl_topology *from, const pl_topology *t, const pl_descent *d,
@@ -365,7 +344,22 @@ static pl_status say_changes(const pl_run *r)
             char arm[PL_ARM_NAME_MAX], before[16], after[16];
             const int n_paths = pl_topology_n_paths(from);
             int64_t *documents = pl_alloc((size_t)n_paths * sizeof *documents);
-            const bool known = read_documents(r, chapter, n_paths, documents);
+            /* Reads how many documents each path has before the chapter changes the
+             * paths. RUN/router.json has the documents of the newest existing chapter,
+             * so they are known only for the first added chapter. */
+            char path[PL_PATH_MAX];
+            pl_buf text = {0};
+            pl_json *o = NULL;
+            bool known =
+                r->lengthened && chapter->begin == r->phases_before &&
+                pl_read_file(run_file(r, "router.json", path), &text) == PL_OK &&
+                pl_json_parse(pl_buf_text(&text), text.len, &o) == PL_OK;
+            const pl_json *list = known ? pl_json_get(o, "shard_documents") : NULL;
+            known = list && pl_json_count(list) == (size_t)n_paths;
+            for (int p = 0; known && p < n_paths; p++)
+                known = pl_json_int(pl_json_at(list, (size_t)p), &documents[p]);
+            pl_json_destroy(&o);
+            pl_buf_destroy(&text);
             pl_chapter_name(i, arm);
             say("change   %s from phase %lld on: %d modules and %d paths become %d and "
                 "%d, %s parameters become %s",

@@ -90,11 +90,6 @@ static pl_status on_home_wait(void *context)
 }
 
 /* ---- checks before any process is started ---- */
-static bool takes_any_port(const char *address)
-{
-    return pl_ends_with(address, "*");
-}
-
 /* Checks whether a port is in use, so that the user learns of it now and not after
  * minutes of work. */
 static pl_status check_address(const char *key, const char *address)
@@ -214,45 +209,17 @@ static pl_status check_stores(const char *dir, const char *folder, int n)
     return run_home_is_missing(dir, pl_store_home(folder, missing, n, path), missing);
 }
 
-static pl_status check_store(const pl_run *r)
-{
-    char path[PL_PATH_MAX], part[PL_PATH_MAX];
-    int n = 0;
-    PL_CHECK(run_clear_homes(r->dir));
-    if (!pl_path_exists(run_file(r, "store", path)))
-        return PL_OK;
-    /* changes of the store that were interrupted are finished first */
-    PL_CHECK(pl_store_end_copy(path));
-    PL_CHECK(pl_store_clear_copy(path));
-    PL_CHECK(pl_store_homes(path, &n));
-    if (n == 1 && pl_path_exists(pl_store_part(path, 0, part)))
-        return pl_fail(PL_ERR_DAMAGED,
-                       "%s has parts (home-1 ...), but its file PARTS is missing; make "
-                       "this file with two lines: `pathloom parts 1`, and the number "
-                       "of parts",
-                       path);
-    PL_CHECK(check_stores(r->dir, path, n));
-    if (n == r->n_homes)
-        return PL_OK;
-    return pl_fail(
-        PL_ERR_CONFIG,
-        "the store of this run belongs to %d home%s; give store.homes=%d, not %d, in "
-        "this command and in its file, or change the number with `pathloom homes set "
-        "%d --run %s`",
-        n, n > 1 ? "s" : "", n, r->n_homes, r->n_homes, r->dir);
-}
-
 pl_status run_check(pl_run *r)
 {
     const config *c = &r->cfg;
     char address[sizeof "tcp://" + sizeof c->metrics];
     if (!c->attach) {
-        if (strcmp(c->hub_bind, c->home_bind) == 0 && !takes_any_port(c->hub_bind))
+        if (strcmp(c->hub_bind, c->home_bind) == 0 && !pl_ends_with(c->hub_bind, "*"))
             return pl_fail(PL_ERR_CONFIG,
                            "net.hub and net.home are both %s; give each its own port, "
                            "or * for a free one",
                            c->hub_bind);
-        if (c->homes > 1 && !takes_any_port(c->home_bind))
+        if (c->homes > 1 && !pl_ends_with(c->home_bind, "*"))
             return pl_fail(PL_ERR_CONFIG,
                            "net.home is %s, but store.homes asks for %lld homes, each "
                            "with a port of its own; write * for the port",
@@ -271,7 +238,29 @@ pl_status run_check(pl_run *r)
                            is_hub ? "net.hub" : "net.home", c->metrics);
         PL_CHECK(check_address("net.metrics", address));
     }
-    return check_store(r);
+    char path[PL_PATH_MAX], part[PL_PATH_MAX];
+    int n = 0;
+    PL_CHECK(run_clear_homes(r->dir));
+    if (!pl_path_exists(run_file(r, "store", path)))
+        return PL_OK;
+    /* changes of the store that were interrupted are finished first */
+    PL_CHECK(pl_store_end_copy(path));
+    PL_CHECK(pl_store_clear_copy(path));
+    PL_CHECK(pl_store_homes(path, &n));
+    if (n == 1 && pl_path_exists(pl_store_part(path, 0, part)))
+        return pl_fail(
+            PL_ERR_DAMAGED,
+            "%s has parts (home-1 ...), but its file PARTS is missing; make this file "
+            "with two lines: `pathloom parts 1`, and the number of parts",
+            path);
+    PL_CHECK(check_stores(r->dir, path, n));
+    if (n == r->n_homes)
+        return PL_OK;
+    return pl_fail(PL_ERR_CONFIG,
+                   "the store of this run belongs to %d home%s; give store.homes=%d, "
+                   "not %d, in this command and in its file, or change the number with "
+                   "`pathloom homes set %d --run %s`",
+                   n, n > 1 ? "s" : "", n, r->n_homes, r->n_homes, r->dir);
 }
 
 /* ---- the job ---- */
@@ -326,20 +315,6 @@ static pl_status await_process(const pl_run *r, const char *file, int64_t until_
     return PL_OK;
 }
 
-/* Uses processes that the user or the system has started. This command ends them only
- * when the job is finished (run_stop). */
-static pl_status attach(pl_run *r)
-{
-    char file[64];
-    bool said = false;
-    const int64_t until_ms = pl_now_ms() + ATTACH_MS;
-    for (int i = 0; i < r->n_homes; i++) {
-        run_home_file(i, r->n_homes, file);
-        PL_CHECK(await_process(r, file, until_ms, &said, r->homes_at[i]));
-    }
-    return await_process(r, "proc/hub.address", until_ms, &said, r->hub_address);
-}
-
 pl_status run_start(pl_run *r)
 {
     char logs[PL_PATH_MAX], proc[PL_PATH_MAX];
@@ -361,9 +336,18 @@ pl_status run_start(pl_run *r)
     if (config_encrypts(&r->cfg))
         PL_CHECK(run_make_keys(r->dir));
     PL_CHECK(run_use_keys(r->dir));
-    if (r->cfg.attach)
-        PL_CHECK(attach(r));
-    else {
+    if (r->cfg.attach) {
+        /* Uses processes that the user or the system has started. This command ends
+         * them only when the job is finished (run_stop). */
+        char file[64];
+        bool said = false;
+        const int64_t until_ms = pl_now_ms() + ATTACH_MS;
+        for (int i = 0; i < r->n_homes; i++) {
+            run_home_file(i, r->n_homes, file);
+            PL_CHECK(await_process(r, file, until_ms, &said, r->homes_at[i]));
+        }
+        PL_CHECK(await_process(r, "proc/hub.address", until_ms, &said, r->hub_address));
+    } else {
         char folder[PL_PATH_MAX], hub_file[PL_PATH_MAX];
         PL_CHECK(r->n_homes == 1
                      ? PL_OK

@@ -78,21 +78,6 @@ pl_status select_put_holdouts(pl_run *r, const pl_arm *arm, const routing *g)
     return status;
 }
 
-/* Reads the held-out documents of a path, as a token file; empty if the path has
- * none. */
-static pl_status read_holdout(pl_run *r, const pl_topology *t, const char *arm,
-                              int path, pl_buf *bytes)
-{
-    char object[PL_MODULE_NAME_MAX];
-    pl_hash blob;
-    pl_buf_clear(bytes);
-    holdout_name(t, arm, path, object);
-    pl_status status = pl_client_get_object(r->client, object, &blob);
-    if (status == PL_OK)
-        status = pl_client_get_blob(r->client, object, &blob, bytes);
-    return status == PL_ERR_NOT_FOUND ? PL_OK : status;
-}
-
 pl_status select_copy_holdouts(pl_run *r, const pl_arm *before, const pl_topology *from,
                                const pl_arm *arm, const pl_topology *t)
 {
@@ -172,7 +157,14 @@ static pl_status find_best(selection *s, int path, found *out)
     pl_score *scores = NULL;
     pl_status status;
     *out = (found){.phase = s->arm.inner.phases, .nats = NAN, .last_nats = NAN};
-    PL_TRY(read_holdout(s->r, s->topology, s->arm.name, path, &bytes));
+    /* reads the held-out documents of the path, a token file; it may have none */
+    char object[PL_MODULE_NAME_MAX];
+    pl_hash blob;
+    holdout_name(s->topology, s->arm.name, path, object);
+    status = pl_client_get_object(s->r->client, object, &blob);
+    if (status == PL_OK)
+        status = pl_client_get_blob(s->r->client, object, &blob, &bytes);
+    PL_TRY(status == PL_ERR_NOT_FOUND ? PL_OK : status);
     if (bytes.len > 0) {
         PL_TRY(pl_tokens_view(bytes.data, bytes.len, "held-out documents", &tokens));
         const size_t most = pl_tokens_n_docs(tokens) + 1;
@@ -209,43 +201,13 @@ done:
     return status;
 }
 
-static pl_status select_path(selection *s, int path, int *n_new, int *n_earlier)
-{
-    char tag[PL_NAME_MAX], object[PL_MODULE_NAME_MAX];
-    pl_hash blob;
-    found best;
-    pl_best_tag(&s->arm, s->topology, path, tag);
-    snprintf(object, sizeof object, "tag/%s", tag);
-    pl_status status = pl_client_get_object(s->r->client, object, &blob);
-    if (status != PL_ERR_NOT_FOUND)
-        return status;
-    ++*n_new;
-    PL_CHECK(find_best(s, path, &best));
-    *n_earlier += best.phase < s->arm.inner.phases;
-    pl_buf bytes = {0};
-    pl_snapshot snapshot = {.phase = best.phase,
-                            .items = s->at,
-                            .n_items = (size_t)pl_topology_n_slots(s->topology)};
-    pl_copy_text(snapshot.arm, sizeof snapshot.arm, s->arm.name);
-    if (best.n_docs > 0)
-        snprintf(snapshot.note, sizeof snapshot.note,
-                 "%.4f nats per token on %zu held-out documents; %.4f after phase %d",
-                 best.nats, best.n_docs, best.last_nats, s->arm.inner.phases);
-    else
-        snprintf(snapshot.note, sizeof snapshot.note, "no held-out documents");
-    pl_snapshot_encode(&snapshot, &bytes);
-    PL_CHECK(pl_failpoint("select.tag.before"));
-    status = pl_client_put_object(s->r->client, object, bytes.data, bytes.len, &blob);
-    pl_buf_destroy(&bytes);
-    return status;
-}
-
 pl_status stage_select(pl_run *r, const char *arm)
 {
     selection s = {.r = r};
     char took[16];
     const double start = pl_now();
     int n_new = 0, n_earlier = 0;
+    pl_buf bytes = {0};
     pl_status status = PL_OK;
     if (r->cfg.holdout <= 0)
         return PL_OK;
@@ -267,13 +229,41 @@ pl_status stage_select(pl_run *r, const char *arm)
     PL_TRY(stages_path_params(r, &s.params));
     PL_TRY(pl_scorer_create(&options, &s.scorer));
     const int n_paths = pl_topology_n_paths(s.topology);
-    for (int path = 0; path < n_paths; path++)
-        PL_TRY(select_path(&s, path, &n_new, &n_earlier));
+    for (int path = 0; path < n_paths; path++) {
+        char tag[PL_NAME_MAX], object[PL_MODULE_NAME_MAX];
+        pl_hash blob;
+        found best;
+        pl_best_tag(&s.arm, s.topology, path, tag);
+        snprintf(object, sizeof object, "tag/%s", tag);
+        status = pl_client_get_object(r->client, object, &blob);
+        if (status == PL_OK)
+            continue;
+        PL_TRY(status == PL_ERR_NOT_FOUND ? PL_OK : status);
+        n_new++;
+        PL_TRY(find_best(&s, path, &best));
+        n_earlier += best.phase < s.arm.inner.phases;
+        pl_snapshot snapshot = {.phase = best.phase,
+                                .items = s.at,
+                                .n_items = (size_t)pl_topology_n_slots(s.topology)};
+        pl_copy_text(snapshot.arm, sizeof snapshot.arm, s.arm.name);
+        if (best.n_docs > 0)
+            snprintf(
+                snapshot.note, sizeof snapshot.note,
+                "%.4f nats per token on %zu held-out documents; %.4f after phase %d",
+                best.nats, best.n_docs, best.last_nats, s.arm.inner.phases);
+        else
+            snprintf(snapshot.note, sizeof snapshot.note, "no held-out documents");
+        pl_snapshot_encode(&snapshot, &bytes);
+        PL_TRY(pl_failpoint("select.tag.before"));
+        PL_TRY(pl_client_put_object(r->client, object, bytes.data, bytes.len, &blob));
+        pl_buf_clear(&bytes);
+    }
     if (n_new > 0)
         say("select   %d of %d paths of %s have an earlier version that is better on "
             "their hold-out (%s)",
             n_earlier, n_new, arm, pl_human_seconds(pl_now() - start, took));
 done:
+    pl_buf_destroy(&bytes);
     pl_scorer_destroy(&s.scorer);
     pl_free_aligned(s.params);
     pl_free(s.at);

@@ -176,22 +176,6 @@ pl_status stages_path_params(const pl_run *r, float **out)
                         "a path's parameters", (void **)out);
 }
 
-/* Makes random parameters, or reads an imported model. */
-static pl_status first_params(const pl_run *r, const pl_topology *t, float *params)
-{
-    pl_import *model = NULL;
-    for (int s = 0; !r->cfg.import[0] && s < pl_topology_n_slots(t); s++)
-        pl_topology_init(t, s, (uint64_t)r->cfg.seed,
-                         params + pl_topology_slot(t, s)->offset);
-    if (!r->cfg.import[0])
-        return PL_OK;
-    pl_status status = pl_import_open(r->cfg.import, &model);
-    if (status == PL_OK)
-        status = pl_import_load(model, t, params);
-    pl_import_close(&model);
-    return status == PL_OK ? status : pl_fail_in(status, "model.import");
-}
-
 pl_status stages_read_state(pl_run *r, const char *path, uint64_t bytes, pl_buf *out)
 {
     pl_path_state state;
@@ -330,10 +314,20 @@ static pl_status create_dense(pl_run *r, const char *name)
     PL_TRY(status);
     PL_TRY(pl_topology_create(&arm.shape, &arm.spec, &t));
     PL_TRY(stages_path_params(r, &params));
-    if (strcmp(name, "base") == 0)
-        PL_TRY(first_params(r, t, params));
-    else
+    if (strcmp(name, "base") != 0) {
         PL_TRY(stages_base_params(r, params));
+    } else if (r->cfg.import[0]) {
+        pl_import *model = NULL;
+        status = pl_import_open(r->cfg.import, &model);
+        if (status == PL_OK)
+            status = pl_import_load(model, t, params);
+        pl_import_close(&model);
+        PL_TRY(status == PL_OK ? status : pl_fail_in(status, "model.import"));
+    } else {
+        for (int s = 0; s < pl_topology_n_slots(t); s++)
+            pl_topology_init(t, s, (uint64_t)r->cfg.seed,
+                             params + pl_topology_slot(t, s)->offset);
+    }
     PL_TRY(begin_arm(r, &arm)); /* does nothing for the base model */
     size_t n = 0;
     uint32_t n_docs = pl_tokens_n_docs(r->train);

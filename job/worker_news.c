@@ -78,23 +78,6 @@ bool worker_news_is_here(const pl_json *worker)
            !pl_json_get_text(worker, "gone")[0];
 }
 
-/* Says why a worker does not work any more. */
-static void tell_gone(const pl_json *w)
-{
-    const char *name = pl_json_get_text(w, "worker"),
-               *how = pl_json_get_text(w, "gone");
-    if (has_state(w, "fenced"))
-        say("worker   %s is shut out: an audit found a false result (`pathloom audit`)",
-            name);
-    else if (strcmp(how, "revoked") == 0)
-        say("worker   %s is gone: its key was revoked or has expired", name);
-    else if (strcmp(how, "left") == 0)
-        say("worker   %s has left", name);
-    else
-        say("worker   %s is away: the hub has heard nothing from it for %.0f s", name,
-            pl_json_get_real(w, "seen_seconds_ago"));
-}
-
 static bool tell_change(worker_news *n, const pl_json *w)
 {
     const char *name = pl_json_get_text(w, "worker");
@@ -119,8 +102,20 @@ static bool tell_change(worker_news *n, const pl_json *w)
     if (here && !was.here)
         say("worker   %s %s, on %s", name, is_new ? "has joined" : "is back",
             pl_json_get_text(w, "device"));
-    else if (!here && was.here)
-        tell_gone(w);
+    else if (!here && was.here) {
+        const char *how = pl_json_get_text(w, "gone");
+        if (has_state(w, "fenced"))
+            say("worker   %s is shut out: an audit found a false result (`pathloom "
+                "audit`)",
+                name);
+        else if (strcmp(how, "revoked") == 0)
+            say("worker   %s is gone: its key was revoked or has expired", name);
+        else if (strcmp(how, "left") == 0)
+            say("worker   %s has left", name);
+        else
+            say("worker   %s is away: the hub has heard nothing from it for %.0f s",
+                name, pl_json_get_real(w, "seen_seconds_ago"));
+    }
     if (barred && !was.barred)
         say("worker   %s gets no task for %.0f s: %s", name,
             pl_json_get_real(w, "barred_seconds"), pl_json_get_text(w, "failure"));

@@ -76,19 +76,22 @@ static void say_spent(const worker_times *before, const worker_times *after)
         100 * (all - inner - exposed) / all);
 }
 
-/* Writes RUN/workers.json. If nothing was trained since the start, the file of the
- * previous start is kept. */
-static pl_status save_spent(const pl_run *r, const worker_times *before,
-                            const worker_times *after)
+pl_status worker_times_report(pl_run *r, const worker_times *before)
 {
+    worker_times after = worker_times_now(r);
+    say_spent(before, &after);
+    if (!before->status || sum(before, &after, "tasks") <= 0) {
+        pl_json_destroy(&after.status);
+        return PL_OK;
+    }
+    /* Writes RUN/workers.json. If nothing was trained since the start, the file of the
+     * previous start is kept. */
     char path[PL_PATH_MAX];
     pl_buf text = {0};
-    double seconds = after->at - before->at;
-    if (!before->status || sum(before, after, "tasks") <= 0)
-        return PL_OK;
+    const double seconds = after.at - before->at;
     pl_json *o = pl_json_object(), *workers = pl_json_array();
-    for (size_t i = 0; i < pl_json_count(workers_of(after)); i++) {
-        const pl_json *w = pl_json_at(workers_of(after), i);
+    for (size_t i = 0; i < pl_json_count(workers_of(&after)); i++) {
+        const pl_json *w = pl_json_at(workers_of(&after), i);
         const pl_json *was = find_worker_sums(before, pl_json_get_text(w, "worker"));
         pl_json *one = pl_json_object();
         double inner = since(was, w, "inner_seconds");
@@ -111,14 +114,6 @@ static pl_status save_spent(const pl_run *r, const worker_times *before,
         pl_replace_file(run_file(r, "workers.json", path), text.data, text.len);
     pl_buf_destroy(&text);
     pl_json_destroy(&o);
-    return status;
-}
-
-pl_status worker_times_report(pl_run *r, const worker_times *before)
-{
-    worker_times after = worker_times_now(r);
-    say_spent(before, &after);
-    pl_status status = save_spent(r, before, &after);
     pl_json_destroy(&after.status);
     return status;
 }

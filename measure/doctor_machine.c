@@ -19,34 +19,6 @@ static bool has_flag(const char *info, const char *flag)
     return false;
 }
 
-static void look_at_processor(doctor *d)
-{
-    static const char *const wanted[] = {"avx2",        "fma",         "avx512f",
-                                         "avx512_vnni", "avx512_bf16", "amx_bf16"};
-    pl_buf info = {0};
-    char found[128] = "";
-    if (pl_read_file("/proc/cpuinfo", &info) != PL_OK)
-        return;
-    const char *text = pl_buf_text(&info);
-    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
-        if (has_flag(text, wanted[i])) {
-            strncat(found, " ", sizeof found - strlen(found) - 1);
-            strncat(found, wanted[i], sizeof found - strlen(found) - 1);
-        }
-    bool fast = has_flag(text, "avx2") && has_flag(text, "fma");
-    char why[PL_CPU_WHY_MAX];
-    const int n = pl_cpu_count_at("", why);
-    doctor_say(d, fast ? HEALTH_OK : HEALTH_WARN, "processor",
-               fast ? ""
-                    : "use a machine whose processors have AVX2 and FMA; this machine "
-                      "has about "
-                      "a tenth of their speed",
-               "%d processor%s%s%s%s,%s", n, n == 1 ? "" : "s", why[0] ? " (" : "", why,
-               why[0] ? ")" : "",
-               found[0] ? found : " none of the vector units that pathloom uses");
-    pl_buf_destroy(&info);
-}
-
 /* ---- disk ---- */
 static int by_flush_time(const void *a, const void *b)
 {
@@ -114,7 +86,29 @@ void doctor_disk(doctor *d, const char *folder)
 
 void doctor_machine(doctor *d)
 {
-    look_at_processor(d);
+    static const char *const wanted[] = {"avx2",        "fma",         "avx512f",
+                                         "avx512_vnni", "avx512_bf16", "amx_bf16"};
+    pl_buf info = {0};
+    char found[128] = "";
+    if (pl_read_file("/proc/cpuinfo", &info) == PL_OK) {
+        const char *text = pl_buf_text(&info);
+        for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
+            if (has_flag(text, wanted[i])) {
+                strncat(found, " ", sizeof found - strlen(found) - 1);
+                strncat(found, wanted[i], sizeof found - strlen(found) - 1);
+            }
+        bool fast = has_flag(text, "avx2") && has_flag(text, "fma");
+        char why[PL_CPU_WHY_MAX];
+        const int n = pl_cpu_count_at("", why);
+        doctor_say(d, fast ? HEALTH_OK : HEALTH_WARN, "processor",
+                   fast ? ""
+                        : "use a machine whose processors have AVX2 and FMA; this "
+                          "machine has about a tenth of their speed",
+                   "%d processor%s%s%s%s,%s", n, n == 1 ? "" : "s", why[0] ? " (" : "",
+                   why, why[0] ? ")" : "",
+                   found[0] ? found : " none of the vector units that pathloom uses");
+    }
+    pl_buf_destroy(&info);
     char all[16], left[16];
     double available = (double)pl_memory_available_bytes();
     pl_human_bytes((double)pl_memory_total_bytes(), all);

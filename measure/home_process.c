@@ -57,47 +57,41 @@ static pl_status put_key(pl_key_list *list, void *context)
     return pl_key_list_put(list, context);
 }
 
-static void run_home(const char *folder, const pl_keypair *server,
-                     const pl_pubkey *client, uint64_t staging_bytes)
-{
-    static volatile sig_atomic_t stop;
-    char store[PL_PATH_MAX], list[PL_PATH_MAX], ready[PL_PATH_MAX];
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    pl_gate_options gate = {.own = server,
-                            .list = pl_join(list, folder, "allow"),
-                            .may = pl_role_allows,
-                            .cost = pl_message_cost,
-                            .on_refused = no_word,
-                            .on_list = no_trouble};
-    pl_home_options options = {.store = pl_join(store, folder, "store"),
-                               .bind = "tcp://127.0.0.1:*",
-                               .ready_file = pl_join(ready, folder, "ready"),
-                               .staging_bytes = staging_bytes,
-                               .stop = &stop};
-    pl_log_open("home", PL_LOG_WARN, false);
-    pl_wire_keys(server);
-    if (client) {
-        pl_key_entry e = {.key = *client, .role = PL_AS_ADMIN, .name = "bench"};
-        if (pl_key_list_edit(list, put_key, &e) != PL_OK ||
-            pl_gate_open(&gate) != PL_OK)
-            _exit(1);
-    }
-    if (pl_home_run(&options) != PL_OK)
-        fprintf(stderr, "pathloom: %s\n", pl_last_error());
-    _exit(1);
-}
-
 pl_status home_process_start(home_process *h, const char *folder,
                              const pl_keypair *server, const pl_pubkey *client,
                              uint64_t staging_bytes)
 {
-    char ready[PL_PATH_MAX];
+    char store[PL_PATH_MAX], list[PL_PATH_MAX], ready[PL_PATH_MAX];
     pl_buf address = {0};
     PL_CHECK(pl_make_folders(folder));
-    h->pid = fork();
-    if (h->pid == 0)
-        run_home(folder, server, client, staging_bytes);
     pl_join(ready, folder, "ready");
+    h->pid = fork();
+    if (h->pid == 0) {
+        static volatile sig_atomic_t stop;
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        pl_gate_options gate = {.own = server,
+                                .list = pl_join(list, folder, "allow"),
+                                .may = pl_role_allows,
+                                .cost = pl_message_cost,
+                                .on_refused = no_word,
+                                .on_list = no_trouble};
+        pl_home_options options = {.store = pl_join(store, folder, "store"),
+                                   .bind = "tcp://127.0.0.1:*",
+                                   .ready_file = ready,
+                                   .staging_bytes = staging_bytes,
+                                   .stop = &stop};
+        pl_log_open("home", PL_LOG_WARN, false);
+        pl_wire_keys(server);
+        if (client) {
+            pl_key_entry e = {.key = *client, .role = PL_AS_ADMIN, .name = "bench"};
+            if (pl_key_list_edit(list, put_key, &e) != PL_OK ||
+                pl_gate_open(&gate) != PL_OK)
+                _exit(1);
+        }
+        if (pl_home_run(&options) != PL_OK)
+            fprintf(stderr, "pathloom: %s\n", pl_last_error());
+        _exit(1);
+    }
     for (int i = 0; !pl_path_exists(ready) && i < 1000; i++)
         pl_sleep_ms(10);
     pl_status status = pl_read_file(ready, &address);

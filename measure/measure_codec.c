@@ -48,16 +48,6 @@ static row rows[] = {
     {.label = "tagc + zstd", .codec = "tagc", .entropy = true}};
 enum { N_ROWS = sizeof rows / sizeof *rows };
 
-static double relative_error(const measurement *m)
-{
-    double error = 0;
-    for (size_t i = 0; i < m->update.n; i++) {
-        double e = (double)m->update.values[i] - (double)m->sum[i];
-        error += e * e;
-    }
-    return m->norm > 0 ? sqrt(error) / m->norm : 0;
-}
-
 /* Measures a row. The first pass starts with a residual of zeros. Reports the bytes and
  * the error of the first pass, and the best times of all passes. */
 static pl_status measure_row(measurement *m, row *r)
@@ -92,8 +82,13 @@ static pl_status measure_row(measurement *m, row *r)
             n_bytes += m->message.len;
         }
         if (i == 0) {
+            double error = 0;
+            for (size_t k = 0; k < m->update.n; k++) {
+                double e = (double)m->update.values[k] - (double)m->sum[k];
+                error += e * e;
+            }
             r->bytes = (double)n_bytes / (double)m->update.n;
-            r->error = relative_error(m);
+            r->error = m->norm > 0 ? sqrt(error) / m->norm : 0;
         }
         r->encode_s = fmin(r->encode_s, encode_s);
         r->add_s = fmin(r->add_s, add_s);
@@ -105,32 +100,6 @@ static pl_status measure_row(measurement *m, row *r)
 static double speed(const measurement *m, double seconds)
 {
     return 4e-9 * (double)m->update.n / seconds;
-}
-
-static void print_codecs_json(const measurement *m)
-{
-    pl_json *o = pl_json_object(), *list = pl_json_array();
-    pl_json_set_text(o, "update", m->update.source);
-    pl_json_set_int(o, "params", (int64_t)m->update.n);
-    pl_json_set_real(o, "update_norm", m->norm);
-    pl_json_set_real(o, "copy_gb_per_s", speed(m, m->copy_s));
-    pl_json_set_int(o, "contributors", BENCH_CONTRIBUTORS);
-    for (int i = 0; i < N_ROWS; i++) {
-        const row *r = &rows[i];
-        pl_json *entry = pl_json_object();
-        pl_json_set_text(entry, "codec", r->codec);
-        if (strcmp(r->codec, "topk") == 0)
-            pl_json_set_int(entry, "value_bits", r->value_bits ? r->value_bits : 8);
-        pl_json_set_bool(entry, "entropy", r->entropy);
-        pl_json_set_bool(entry, "residual", r->residual);
-        pl_json_set_real(entry, "encode_gb_per_s", speed(m, r->encode_s));
-        pl_json_set_real(entry, "add_gb_per_s", speed(m, r->add_s));
-        pl_json_set_real(entry, "bytes_per_param", r->bytes);
-        pl_json_set_real(entry, "relative_error", r->error);
-        pl_json_push(list, entry);
-    }
-    pl_json_set(o, "codecs", list);
-    say_json(o);
 }
 
 pl_status measure_codec(bool json, const char *folder)
@@ -152,7 +121,28 @@ pl_status measure_codec(bool json, const char *folder)
     for (int i = 0; i < N_ROWS; i++)
         PL_TRY(measure_row(&m, &rows[i]));
     if (json) {
-        print_codecs_json(&m);
+        pl_json *o = pl_json_object(), *list = pl_json_array();
+        pl_json_set_text(o, "update", m.update.source);
+        pl_json_set_int(o, "params", (int64_t)m.update.n);
+        pl_json_set_real(o, "update_norm", m.norm);
+        pl_json_set_real(o, "copy_gb_per_s", speed(&m, m.copy_s));
+        pl_json_set_int(o, "contributors", BENCH_CONTRIBUTORS);
+        for (int i = 0; i < N_ROWS; i++) {
+            const row *r = &rows[i];
+            pl_json *entry = pl_json_object();
+            pl_json_set_text(entry, "codec", r->codec);
+            if (strcmp(r->codec, "topk") == 0)
+                pl_json_set_int(entry, "value_bits", r->value_bits ? r->value_bits : 8);
+            pl_json_set_bool(entry, "entropy", r->entropy);
+            pl_json_set_bool(entry, "residual", r->residual);
+            pl_json_set_real(entry, "encode_gb_per_s", speed(&m, r->encode_s));
+            pl_json_set_real(entry, "add_gb_per_s", speed(&m, r->add_s));
+            pl_json_set_real(entry, "bytes_per_param", r->bytes);
+            pl_json_set_real(entry, "relative_error", r->error);
+            pl_json_push(list, entry);
+        }
+        pl_json_set(o, "codecs", list);
+        say_json(o);
     } else {
         say("update    %s", m.update.source);
         say("          %zu parameters with root mean square %.2e; memcpy copies %.1f "

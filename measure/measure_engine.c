@@ -11,25 +11,6 @@
 #include <math.h>
 
 /* ---- which models ---- */
-/* Makes a model of one path, without levels or router, from the user's settings. */
-static pl_status model_of_sets(const measure_options *o, measured_model *out)
-{
-    config *c = pl_alloc(sizeof *c);
-    static const char *const own[] = {"topology.levels=1",
-                                      "topology.private=", "router.prefix=1"};
-    enum { N_OWN = sizeof own / sizeof *own };
-    const char **sets = pl_alloc((size_t)(o->n_settings + N_OWN) * sizeof *sets);
-    memcpy(sets, own, sizeof own);
-    *out = (measured_model){.name = "own", .rounds = 4};
-    memcpy(sets + N_OWN, o->settings, (size_t)o->n_settings * sizeof *sets);
-    pl_status status = config_build(NULL, sets, o->n_settings + N_OWN, c);
-    if (status == PL_OK)
-        status = config_shape(c, &out->shape);
-    out->batch = (int)c->batch;
-    pl_free_all(sets, c);
-    return status;
-}
-
 /* Chooses the models to measure: the model of --model or --set, otherwise all models
  * that a CPU can train. For operations the default is a single model, because a table
  * of operations is long. `own` gets a model that the user defined. */
@@ -42,8 +23,23 @@ static pl_status choose(const measure_options *o, measured_model *own,
         return pl_fail(
             PL_ERR_USAGE,
             "--model and --set both choose the model; give only one of them");
-    if (o->n_settings > 0)
-        return model_of_sets(o, own);
+    if (o->n_settings > 0) {
+        /* makes a model of one path, without levels or router, from the settings */
+        static const char *const fixed[] = {"topology.levels=1",
+                                            "topology.private=", "router.prefix=1"};
+        enum { N_FIXED = sizeof fixed / sizeof *fixed };
+        config *c = pl_alloc(sizeof *c);
+        const char **sets = pl_alloc((size_t)(o->n_settings + N_FIXED) * sizeof *sets);
+        memcpy(sets, fixed, sizeof fixed);
+        *own = (measured_model){.name = "own", .rounds = 4};
+        memcpy(sets + N_FIXED, o->settings, (size_t)o->n_settings * sizeof *sets);
+        pl_status status = config_build(NULL, sets, o->n_settings + N_FIXED, c);
+        if (status == PL_OK)
+            status = config_shape(c, &own->shape);
+        own->batch = (int)c->batch;
+        pl_free_all(sets, c);
+        return status;
+    }
     if (o->model)
         return measure_model_by_name(o->model, own);
     if (o->ops)
@@ -62,47 +58,6 @@ static pl_json *model_json(const measured_model *m)
     pl_json_set_int(o, "context", m->shape.context);
     pl_json_set_int(o, "batch", m->batch);
     return o;
-}
-
-/* ---- operations ---- */
-static void say_ops(const measured_model *m, const pl_probe_report *r)
-{
-    say("%s: %.1fM parameters, batch %d x %d; best product %.1f GFLOP/s, best stream "
-        "%.1f GB/s",
-        m->name, 1e-6 * (double)r->n_params, m->batch, m->shape.context,
-        r->matrix_rate * 1e-9, r->memory_rate * 1e-9);
-    say("  %-20s %10s %5s %9s %8s %8s %10s %8s", "operation", "us", "calls", "ms/step",
-        "GB/s", "TFLOP/s", "of limit", "of step");
-    for (int i = 0; i < r->n_rows; i++) {
-        const pl_probe_row *row = &r->rows[i];
-        say("  %-20s %10.1f %5d %9.2f %8.1f %8.4f %8.0f %% %6.1f %%", row->name,
-            row->seconds * 1e6, row->calls, row->seconds * row->calls * 1e3,
-            row->bytes / row->seconds * 1e-9, row->flops / row->seconds * 1e-12,
-            100.0 * pl_probe_share(r, row),
-            100.0 * row->seconds * row->calls / r->step_seconds);
-    }
-    say("  (the rows `head` are parts of the row `classifier`)");
-    say("  step %.2f ms, %.0f tokens/s, %.0f %% of the speed that a step would have if "
-        "it did only its matrix products",
-        r->step_seconds * 1e3, r->tokens / r->step_seconds,
-        100.0 * r->product_seconds / r->step_seconds);
-}
-
-static void ops_json(pl_json *o, const pl_probe_report *r)
-{
-    pl_json *list = pl_json_array();
-    for (int i = 0; i < r->n_rows; i++) {
-        const pl_probe_row *row = &r->rows[i];
-        pl_json *entry = pl_json_object();
-        pl_json_set_text(entry, "operation", row->name);
-        pl_json_set_real(entry, "seconds", row->seconds);
-        pl_json_set_int(entry, "calls", row->calls);
-        pl_json_set_real(entry, "bytes_per_s", row->bytes / row->seconds);
-        pl_json_set_real(entry, "flops_per_s", row->flops / row->seconds);
-        pl_json_set_real(entry, "share_of_limit", pl_probe_share(r, row));
-        pl_json_push(list, entry);
-    }
-    pl_json_set(o, "operations", list);
 }
 
 /* ---- one process ---- */
@@ -142,11 +97,43 @@ static pl_status measure_process(const measure_options *o, const measured_model 
                              report.product_seconds / report.step_seconds);
             pl_json_set_real(entry, "matrix_flops_per_s", report.matrix_rate);
             pl_json_set_real(entry, "memory_bytes_per_s", report.memory_rate);
-            if (o->ops)
-                ops_json(entry, &report);
+            if (o->ops) {
+                pl_json *ops = pl_json_array();
+                for (int i = 0; i < report.n_rows; i++) {
+                    const pl_probe_row *row = &report.rows[i];
+                    pl_json *op = pl_json_object();
+                    pl_json_set_text(op, "operation", row->name);
+                    pl_json_set_real(op, "seconds", row->seconds);
+                    pl_json_set_int(op, "calls", row->calls);
+                    pl_json_set_real(op, "bytes_per_s", row->bytes / row->seconds);
+                    pl_json_set_real(op, "flops_per_s", row->flops / row->seconds);
+                    pl_json_set_real(op, "share_of_limit",
+                                     pl_probe_share(&report, row));
+                    pl_json_push(ops, op);
+                }
+                pl_json_set(entry, "operations", ops);
+            }
             pl_json_push(list, entry);
         } else if (o->ops) {
-            say_ops(m, &report);
+            say("%s: %.1fM parameters, batch %d x %d; best product %.1f GFLOP/s, best "
+                "stream %.1f GB/s",
+                m->name, 1e-6 * (double)report.n_params, m->batch, m->shape.context,
+                report.matrix_rate * 1e-9, report.memory_rate * 1e-9);
+            say("  %-20s %10s %5s %9s %8s %8s %10s %8s", "operation", "us", "calls",
+                "ms/step", "GB/s", "TFLOP/s", "of limit", "of step");
+            for (int i = 0; i < report.n_rows; i++) {
+                const pl_probe_row *row = &report.rows[i];
+                say("  %-20s %10.1f %5d %9.2f %8.1f %8.4f %8.0f %% %6.1f %%", row->name,
+                    row->seconds * 1e6, row->calls, row->seconds * row->calls * 1e3,
+                    row->bytes / row->seconds * 1e-9, row->flops / row->seconds * 1e-12,
+                    100.0 * pl_probe_share(&report, row),
+                    100.0 * row->seconds * row->calls / report.step_seconds);
+            }
+            say("  (the rows `head` are parts of the row `classifier`)");
+            say("  step %.2f ms, %.0f tokens/s, %.0f %% of the speed that a step would "
+                "have if it did only its matrix products",
+                report.step_seconds * 1e3, report.tokens / report.step_seconds,
+                100.0 * report.product_seconds / report.step_seconds);
         } else {
             const double product_rate = report.product_flops / report.product_seconds;
             say("  %-7s %7.1fM %4d x %-4d %10.0f %10.4f %8.1f %10.1f %7.0f %%", m->name,

@@ -173,64 +173,6 @@ static double share_of_memory(const bench *b)
     return weight_bytes(b) / b->step[0] * b->reading / (double)read_bytes(b);
 }
 
-static pl_json *generation_json(const bench *b)
-{
-    pl_json *o = pl_json_object(), *list = pl_json_array();
-    pl_json_set_text(o, "model", b->name);
-    pl_json_set_text(o, "precision", b->precision);
-    pl_json_set_text(o, "device", b->backend->device);
-    pl_json_set_int(o, "params", (int64_t)pl_topology_path_params(b->topology));
-    pl_json_set_real(o, "weight_bytes", weight_bytes(b));
-    pl_json_set_int(o, "prompt_tokens", b->n_prompt);
-    pl_json_set_real(o, "prefill_tokens_per_s", b->n_prompt / b->prefill);
-    pl_json_set_real(o, "decode_tokens_per_s", 1 / b->step[0]);
-    pl_json_set_real(o, "memory_bytes_per_s", (double)read_bytes(b) / b->reading);
-    pl_json_set_int(o, "last_cache_bytes", (int64_t)last_cache_bytes());
-    if (is_from_memory(b))
-        pl_json_set_real(o, "share_of_memory", share_of_memory(b));
-    for (int i = 0; i < BATCHES_MAX; i++) {
-        pl_json *entry = pl_json_object();
-        pl_json_set_int(entry, "requests", batches[i]);
-        pl_json_set_real(entry, "tokens_per_s", batches[i] / b->step[i]);
-        pl_json_push(list, entry);
-    }
-    pl_json_set(o, "batched", list);
-    return o;
-}
-
-static pl_status run_precisions(bench *b, pl_json *list)
-{
-    for (size_t i = 0; i < sizeof precisions / sizeof *precisions; i++) {
-        b->precision = precisions[i];
-        if (b->q->precision && strcmp(b->q->precision, b->precision) != 0)
-            continue;
-        pl_status status = open_precision(b);
-        if (status == PL_OK)
-            status = measure_decoding(b);
-        if (status == PL_OK && list)
-            pl_json_push(list, generation_json(b));
-        else if (status == PL_OK) {
-            char share[16] = "*  ";
-            if (is_from_memory(b))
-                snprintf(share, sizeof share, "%.0f %%", 100 * share_of_memory(b));
-            say("  %-5s %-5s %7.1fM %8.1f MB %9.0f %9.1f %9s  %9.1f %9.1f", b->name,
-                b->precision, 1e-6 * (double)pl_topology_path_params(b->topology),
-                1e-6 * weight_bytes(b), b->n_prompt / b->prefill, 1 / b->step[0], share,
-                batches[1] / b->step[1], batches[2] / b->step[2]);
-        }
-        pl_decoder_destroy(&b->decoder);
-        pl_model_destroy(&b->model);
-        if (b->device)
-            b->backend->ops->release(b->backend, b->device);
-        b->device = NULL;
-        pl_backend_close(&b->backend);
-        if (status == PL_ERR_UNSUPPORTED && !b->q->precision)
-            continue; /* this backend does not support the precision */
-        PL_CHECK(status);
-    }
-    return PL_OK;
-}
-
 static pl_status run_model(const measure_options *q, const char *name,
                            const pl_shape *shape, int rounds, pl_json *list)
 {
@@ -254,7 +196,55 @@ static pl_status run_model(const measure_options *q, const char *name,
     PL_TRY(pl_try_alloc((size_t)b.n_slots * (size_t)b.shape.vocab * sizeof(float),
                         "logits", &logits));
     b.logits = logits;
-    PL_TRY(run_precisions(&b, list));
+    for (size_t i = 0; i < sizeof precisions / sizeof *precisions; i++) {
+        b.precision = precisions[i];
+        if (q->precision && strcmp(q->precision, b.precision) != 0)
+            continue;
+        status = open_precision(&b);
+        if (status == PL_OK)
+            status = measure_decoding(&b);
+        if (status == PL_OK && list) {
+            pl_json *o = pl_json_object(), *batched = pl_json_array();
+            pl_json_set_text(o, "model", b.name);
+            pl_json_set_text(o, "precision", b.precision);
+            pl_json_set_text(o, "device", b.backend->device);
+            pl_json_set_int(o, "params", (int64_t)pl_topology_path_params(b.topology));
+            pl_json_set_real(o, "weight_bytes", weight_bytes(&b));
+            pl_json_set_int(o, "prompt_tokens", b.n_prompt);
+            pl_json_set_real(o, "prefill_tokens_per_s", b.n_prompt / b.prefill);
+            pl_json_set_real(o, "decode_tokens_per_s", 1 / b.step[0]);
+            pl_json_set_real(o, "memory_bytes_per_s",
+                             (double)read_bytes(&b) / b.reading);
+            pl_json_set_int(o, "last_cache_bytes", (int64_t)last_cache_bytes());
+            if (is_from_memory(&b))
+                pl_json_set_real(o, "share_of_memory", share_of_memory(&b));
+            for (int k = 0; k < BATCHES_MAX; k++) {
+                pl_json *entry = pl_json_object();
+                pl_json_set_int(entry, "requests", batches[k]);
+                pl_json_set_real(entry, "tokens_per_s", batches[k] / b.step[k]);
+                pl_json_push(batched, entry);
+            }
+            pl_json_set(o, "batched", batched);
+            pl_json_push(list, o);
+        } else if (status == PL_OK) {
+            char share[16] = "*  ";
+            if (is_from_memory(&b))
+                snprintf(share, sizeof share, "%.0f %%", 100 * share_of_memory(&b));
+            say("  %-5s %-5s %7.1fM %8.1f MB %9.0f %9.1f %9s  %9.1f %9.1f", b.name,
+                b.precision, 1e-6 * (double)pl_topology_path_params(b.topology),
+                1e-6 * weight_bytes(&b), b.n_prompt / b.prefill, 1 / b.step[0], share,
+                batches[1] / b.step[1], batches[2] / b.step[2]);
+        }
+        pl_decoder_destroy(&b.decoder);
+        pl_model_destroy(&b.model);
+        if (b.device)
+            b.backend->ops->release(b.backend, b.device);
+        b.device = NULL;
+        pl_backend_close(&b.backend);
+        if (status == PL_ERR_UNSUPPORTED && !q->precision)
+            status = PL_OK; /* this backend does not support the precision */
+        PL_TRY(status);
+    }
 done:
     pl_free_aligned(memory);
     pl_free_aligned(b.params);

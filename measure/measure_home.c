@@ -78,29 +78,6 @@ static pl_status run_worker(void *context, size_t item, int thread)
     return PL_OK;
 }
 
-/* In its own process: connects, says so, waits for a byte, works, writes the tally. */
-static void run_group(group *g, int in, int out)
-{
-    char byte = 0;
-    tally t = {0};
-    const double cpu_s = measure_cpu_s(0);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    measure_need(pl_parallel((int)g->n, (size_t)g->n, connect_worker, g));
-    if (write(out, &byte, 1) != 1 || read(in, &byte, 1) != 1)
-        _exit(1);
-    measure_need(pl_parallel((int)g->n, (size_t)g->n, run_worker, g));
-    for (int i = 0; i < g->n; i++) {
-        pl_link l;
-        pl_client_link(g->clients[i], &l);
-        t.up += l.up_bytes;
-        t.down += l.down_bytes;
-        t.repeated += l.repeated_bytes;
-        t.connects += l.n_connects;
-    }
-    t.cpu_s = measure_cpu_s(0) - cpu_s;
-    _exit(write(out, &t, sizeof t) == sizeof t ? 0 : 1);
-}
-
 static double carried_bytes(void)
 {
     pl_buf text = {0};
@@ -132,8 +109,26 @@ static pl_status run_home_load(load *l, const home_process *h, const pl_keypair 
                    .rounds = l->rounds,
                    .home = h->address,
                    .keys = *keys};
-        if (fork() == 0)
-            run_group(&g, to[0], from[1]);
+        if (fork() == 0) {
+            /* connects, says so, waits for a byte, works, writes the tally */
+            tally t = {0};
+            const double cpu_s = measure_cpu_s(0);
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            measure_need(pl_parallel((int)g.n, (size_t)g.n, connect_worker, &g));
+            if (write(from[1], &byte, 1) != 1 || read(to[0], &byte, 1) != 1)
+                _exit(1);
+            measure_need(pl_parallel((int)g.n, (size_t)g.n, run_worker, &g));
+            for (int i = 0; i < g.n; i++) {
+                pl_link link;
+                pl_client_link(g.clients[i], &link);
+                t.up += link.up_bytes;
+                t.down += link.down_bytes;
+                t.repeated += link.repeated_bytes;
+                t.connects += link.n_connects;
+            }
+            t.cpu_s = measure_cpu_s(0) - cpu_s;
+            _exit(write(from[1], &t, sizeof t) == sizeof t ? 0 : 1);
+        }
         close(to[0]);
         close(from[1]);
         l->to[l->n_groups] = to[1];

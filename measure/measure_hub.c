@@ -545,8 +545,32 @@ static void serve_fake_home(fake_home *h, int64_t until_ms)
 }
 
 /* ---- the measurement ---- */
-static void start_hub(load *l)
+static int by_wait_time(const void *a, const void *b)
 {
+    float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+static void print_times(const char *what, float *ms, size_t n)
+{
+    qsort(ms, n, sizeof *ms, by_wait_time);
+    if (n > 0)
+        say("  %s %zu: p50 %.2f, p99 %.2f, max %.1f ms", what, n, ms[n / 2],
+            ms[n * 99 / 100], ms[n - 1]);
+}
+
+/* Returns whether the hub has granted at least one task and one renewal. */
+static bool run_hub_load(load *l)
+{
+    fake_home h = {0};
+    int ends[2];
+    int64_t start = pl_now_ms();
+    l->begin_ms = start + WARM_UP_MS + JOIN_MS * l->workers + 1000 * l->task_s;
+    l->end_ms = l->begin_ms + 1000 * l->seconds;
+    make_arm(&h, l);
+    /* forks before it has sockets: a fork cannot use ZeroMQ's threads */
+    if (snprintf(l->home, sizeof l->home, "ipc://%s/home", l->folder) >= PL_ADDRESS_MAX)
+        _exit(64);
     char ready[PL_PATH_MAX], ttl[48];
     pl_buf address = {0};
     pl_join(ready, l->folder, "hub.address");
@@ -565,27 +589,20 @@ static void start_hub(load *l)
         pl_sleep_ms(10);
     pl_copy_text(l->hub, sizeof l->hub, pl_buf_text(&address));
     pl_buf_destroy(&address);
-}
-
-static int by_wait_time(const void *a, const void *b)
-{
-    float x = *(const float *)a, y = *(const float *)b;
-    return (x > y) - (x < y);
-}
-
-static void print_times(const char *what, float *ms, size_t n)
-{
-    qsort(ms, n, sizeof *ms, by_wait_time);
-    if (n > 0)
-        say("  %s %zu: p50 %.2f, p99 %.2f, max %.1f ms", what, n, ms[n / 2],
-            ms[n * 99 / 100], ms[n - 1]);
-}
-
-/* Prints the samples. Returns whether the hub has granted a task and a renewal. */
-static bool collect_sample(const load *l, int from)
-{
+    const double alone = measure_memory(l->hub_pid, "VmRSS:");
+    if (pipe(ends) != 0)
+        exit_with_errno("cannot make a pipe");
+    if (fork() == 0)
+        play(l, ends[1]);
+    close(ends[1]);
+    char bound[PL_ADDRESS_MAX];
+    measure_need(pl_wire_bind(l->home, &h.socket, bound));
+    serve_fake_home(&h, l->begin_ms);
+    double cpu_s = measure_cpu_s(l->hub_pid);
+    serve_fake_home(&h, l->end_ms);
+    cpu_s = measure_cpu_s(l->hub_pid) - cpu_s;
     sample *s = pl_alloc(sizeof *s);
-    FILE *file = fdopen(from, "rb");
+    FILE *file = fdopen(ends[0], "rb");
     const bool whole = file && fread(s, sizeof *s, 1, file) == 1;
     if (file)
         fclose(file);
@@ -600,37 +617,8 @@ static bool collect_sample(const load *l, int from)
         (double)s->n_messages / (double)l->seconds);
     print_times("TASK_REQ to TASK", s->grant_ms, (size_t)s->n_grants);
     print_times("RENEW to RENEWED", s->renew_ms, (size_t)s->n_renewals);
-    bool good = s->n_grants > 0 && s->n_renewals > 0;
+    const bool good = s->n_grants > 0 && s->n_renewals > 0;
     pl_free(s);
-    return good;
-}
-
-/* Returns whether the hub has granted at least one task and one renewal. */
-static bool run_hub_load(load *l)
-{
-    fake_home h = {0};
-    int ends[2];
-    int64_t start = pl_now_ms();
-    l->begin_ms = start + WARM_UP_MS + JOIN_MS * l->workers + 1000 * l->task_s;
-    l->end_ms = l->begin_ms + 1000 * l->seconds;
-    make_arm(&h, l);
-    /* forks before it has sockets: a fork cannot use ZeroMQ's threads */
-    if (snprintf(l->home, sizeof l->home, "ipc://%s/home", l->folder) >= PL_ADDRESS_MAX)
-        _exit(64);
-    start_hub(l);
-    const double alone = measure_memory(l->hub_pid, "VmRSS:");
-    if (pipe(ends) != 0)
-        exit_with_errno("cannot make a pipe");
-    if (fork() == 0)
-        play(l, ends[1]);
-    close(ends[1]);
-    char bound[PL_ADDRESS_MAX];
-    measure_need(pl_wire_bind(l->home, &h.socket, bound));
-    serve_fake_home(&h, l->begin_ms);
-    double cpu_s = measure_cpu_s(l->hub_pid);
-    serve_fake_home(&h, l->end_ms);
-    cpu_s = measure_cpu_s(l->hub_pid) - cpu_s;
-    bool good = collect_sample(l, ends[0]);
     if (h.n_unsent > 0)
         say("  the home could not send %lld messages", (long long)h.n_unsent);
     const double most = measure_memory(l->hub_pid, "VmHWM:");

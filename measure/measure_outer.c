@@ -138,26 +138,6 @@ static row rows[] = {
 };
 enum { N_ROWS = sizeof rows / sizeof *rows };
 
-static void print_methods_json(int n_threads)
-{
-    pl_json *o = pl_json_object(), *list = pl_json_array();
-    pl_json_set_int(o, "threads", n_threads);
-    pl_json_set_int(o, "params", N);
-    for (size_t i = 0; i < N_ROWS; i++) {
-        const row *r = &rows[i];
-        pl_json *entry = pl_json_object();
-        pl_json_set_text(entry, "method", r->name);
-        pl_json_set_int(entry, "updates", r->n_updates);
-        pl_json_set_real(entry, "params_per_s", N / r->seconds);
-        pl_json_set_real(entry, "bytes_per_param", step_row_bytes(r));
-        pl_json_set_real(entry, "memory_params_per_s", N / r->memory_seconds);
-        pl_json_set_real(entry, "share_of_memory", r->memory_seconds / r->seconds);
-        pl_json_push(list, entry);
-    }
-    pl_json_set(o, "methods", list);
-    say_json(o);
-}
-
 pl_status measure_outer(bool json)
 {
     pl_status status = PL_OK;
@@ -192,7 +172,22 @@ pl_status measure_outer(bool json)
         r->seconds = fmin(r->seconds, pl_now() - middle);
     }
     if (json) {
-        print_methods_json(b->n_threads);
+        pl_json *o = pl_json_object(), *list = pl_json_array();
+        pl_json_set_int(o, "threads", b->n_threads);
+        pl_json_set_int(o, "params", N);
+        for (size_t i = 0; i < N_ROWS; i++) {
+            const row *r = &rows[i];
+            pl_json *entry = pl_json_object();
+            pl_json_set_text(entry, "method", r->name);
+            pl_json_set_int(entry, "updates", r->n_updates);
+            pl_json_set_real(entry, "params_per_s", N / r->seconds);
+            pl_json_set_real(entry, "bytes_per_param", step_row_bytes(r));
+            pl_json_set_real(entry, "memory_params_per_s", N / r->memory_seconds);
+            pl_json_set_real(entry, "share_of_memory", r->memory_seconds / r->seconds);
+            pl_json_push(list, entry);
+        }
+        pl_json_set(o, "methods", list);
+        say_json(o);
     } else {
         say("outer step on %d threads; memory: the same reads and writes alone",
             b->n_threads);

@@ -124,28 +124,6 @@ static pl_status measure_speed(train_dial *d, const pl_run *r, int i)
     return PL_OK;
 }
 
-/* Measures speeds before the text is known, if the user gave a time: the speed of the
- * user's model, or, if the user gave no model, of a small and of a larger model. */
-static pl_status measure_before(train_dial *d, pl_run *r)
-{
-    static const char *const small[SHAPE_PAIRS] = {"model.width=64", "model.heads=2"},
-                             *const large[SHAPE_PAIRS] = {"model.width=192",
-                                                          "model.heads=6"};
-    if (!d->time)
-        return PL_OK;
-    if (r->n_workers == 0)
-        return pl_fail(
-            PL_ERR_CONFIG,
-            "--for measures the speed of the workers of this machine, but this job "
-            "starts no workers here; use --tokens instead");
-    if (d->facts.params > 0)
-        return measure_speed(d, r, 0);
-    PL_CHECK(lay_before(d, r, small, SHAPE_PAIRS));
-    PL_CHECK(measure_speed(d, r, 0));
-    PL_CHECK(lay_before(d, r, large, SHAPE_PAIRS));
-    return measure_speed(d, r, 1);
-}
-
 /* Copies to d->facts what the user's keys say: model, paths, training, baselines. */
 static void note_given(train_dial *d, const pl_run *r)
 {
@@ -241,7 +219,24 @@ pl_status train_dial_begin(train_dial *d, pl_run *r)
     }
     note_given(d, r);
     d->facts.workers = r->n_workers > 0 ? r->n_workers : 1;
-    PL_CHECK(measure_before(d, r));
+    /* Measures speeds before the text is known, if the user gave a time: the speed of
+     * the user's model, or, if the user gave no model, of a small and of a larger
+     * model. */
+    static const char *const small[SHAPE_PAIRS] = {"model.width=64", "model.heads=2"},
+                             *const large[SHAPE_PAIRS] = {"model.width=192",
+                                                          "model.heads=6"};
+    if (d->time && r->n_workers == 0)
+        return pl_fail(PL_ERR_CONFIG,
+                       "--for measures the speed of the workers of this machine, but "
+                       "this job starts no workers here; use --tokens instead");
+    if (d->time && d->facts.params > 0) {
+        PL_CHECK(measure_speed(d, r, 0));
+    } else if (d->time) {
+        PL_CHECK(lay_before(d, r, small, SHAPE_PAIRS));
+        PL_CHECK(measure_speed(d, r, 0));
+        PL_CHECK(lay_before(d, r, large, SHAPE_PAIRS));
+        PL_CHECK(measure_speed(d, r, 1));
+    }
     d->facts.seconds = seconds_left(d, r);
     d->facts.n_tokens = d->n_tokens;
     dial_text(&d->facts, &vocab, &bytes);
@@ -326,32 +321,6 @@ static void choose_keys(train_dial *d, const dial_choice *c, int n_before)
                    "scoring takes at most a twentieth of the time");
 }
 
-static void print_keys(const train_dial *d, const dial_choice *c)
-{
-    /* more than about this many passes over the text gain nothing (arXiv:2305.16264) */
-    enum { PASSES_MAX = 40 };
-    char human[4][16];
-    const dial_facts *f = &d->facts;
-    if (d->time)
-        say("dial     %s, of which %s are left; %d worker%s: %s tokens/s each on the "
-            "base model, %s each if all work",
-            pl_human_seconds(d->seconds, human[0]),
-            pl_human_seconds(f->seconds, human[1]), f->workers,
-            f->workers == 1 ? "" : "s", pl_human_count(f->speeds[0].alone, human[2]),
-            pl_human_count(f->speeds[0].together, human[3]));
-    else
-        say("dial     %s tokens", pl_human_count(d->n_tokens, human[0]));
-    for (int i = 0; i < d->keys.n; i++)
-        say("         %-26s %s", d->keys.pair[i], d->keys.why[i]);
-    if (c->epochs > PASSES_MAX)
-        say("note     the training reads the text %.0f times; more text would help "
-            "more than more training",
-            c->epochs);
-    if (c->short_of_time)
-        say("note     the smallest run takes about %s, which is more time than is left",
-            pl_human_seconds(c->seconds, human[0]));
-}
-
 /* Returns the place of a key among those that were chosen, or their number. */
 static int place_of(const dial_keys *k, const char *key)
 {
@@ -419,7 +388,27 @@ pl_status train_dial_finish(train_dial *d, pl_run *r)
     dial_choose(&measured, c);
     choose_keys(d, c, n_before);
     f->seconds = measured.seconds;
-    print_keys(d, c);
+    /* more than about this many passes over the text gain nothing (arXiv:2305.16264) */
+    enum { PASSES_MAX = 40 };
+    char human[4][16];
+    if (d->time)
+        say("dial     %s, of which %s are left; %d worker%s: %s tokens/s each on the "
+            "base model, %s each if all work",
+            pl_human_seconds(d->seconds, human[0]),
+            pl_human_seconds(f->seconds, human[1]), f->workers,
+            f->workers == 1 ? "" : "s", pl_human_count(f->speeds[0].alone, human[2]),
+            pl_human_count(f->speeds[0].together, human[3]));
+    else
+        say("dial     %s tokens", pl_human_count(d->n_tokens, human[0]));
+    for (int i = 0; i < d->keys.n; i++)
+        say("         %-26s %s", d->keys.pair[i], d->keys.why[i]);
+    if (c->epochs > PASSES_MAX)
+        say("note     the training reads the text %.0f times; more text would help "
+            "more than more training",
+            c->epochs);
+    if (c->short_of_time)
+        say("note     the smallest run takes about %s, which is more time than is left",
+            pl_human_seconds(c->seconds, human[0]));
     PL_CHECK(train_dial_lay(d, r));
     d->chosen = true;
     d->part_began = pl_now();

@@ -51,58 +51,6 @@ static const double *last_point(const html_line *l)
     return NULL;
 }
 
-/* Draws a line. A value that is not finite (training may diverge) leaves a gap, and so
- * does a step back in x. */
-static void draw_line(pl_buf *out, const html_line *l, const scale *s)
-{
-    const double *last = last_point(l);
-    bool joins = false;
-    if (!last)
-        return;
-    pl_buf_printf(out, "<path class=\"s%d %s\" d=\"", l->colour % 8,
-                  l->weak ? "line weak" : "line");
-    for (const double *at = l->xy; at <= last; at += 2) {
-        const bool is = isfinite(at[1]);
-        if (is)
-            pl_buf_printf(out, "%s%.1f %.1f", joins && at[0] >= at[-2] ? "L" : "M",
-                          chart_x(at[0]), chart_y(s, at[1]));
-        joins = is;
-    }
-    pl_buf_printf(out, "\"><title>");
-    html_text(out, l->name);
-    pl_buf_printf(
-        out,
-        "</title></path><circle class=\"dot s%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"3\"/>",
-        l->colour % 8, chart_x(last[0]), chart_y(s, last[1]));
-}
-
-/* Writes each line's name and last value at its end. Goes from the highest line to the
- * lowest, and moves a name down if it would overlap the name above it. */
-static void draw_names(pl_buf *out, const html_line *lines, size_t n_lines,
-                       const scale *s)
-{
-    enum { NAMES_MAX = 14, STEP = 14 };
-    bool done[NAMES_MAX] = {false};
-    const size_t n = n_lines < NAMES_MAX ? n_lines : NAMES_MAX;
-    double before = TOP - STEP;
-    for (size_t k = 0; k < n; k++) {
-        const html_line *best = NULL;
-        for (size_t l = 0; l < n; l++)
-            if (!done[l] && last_point(&lines[l]) &&
-                (!best || last_point(&lines[l])[1] > last_point(best)[1]))
-                best = &lines[l];
-        if (!best)
-            return;
-        const double value = last_point(best)[1];
-        done[best - lines] = true;
-        before = fmax(before + STEP, chart_y(s, value) + 4);
-        pl_buf_printf(out, "<text class=\"name s%d\" x=\"%d\" y=\"%.1f\">",
-                      best->colour % 8, WIDTH - RIGHT + 8, before);
-        html_text(out, best->name);
-        pl_buf_printf(out, " %.3f</text>", value);
-    }
-}
-
 static void begin_picture(pl_buf *out, const char *label, double width, double height)
 {
     pl_buf_printf(out,
@@ -148,23 +96,55 @@ void html_chart(pl_buf *out, const char *label, const html_line *lines, size_t n
                       chart_x(percent), HEIGHT - BOTTOM + 18, percent);
     pl_buf_printf(out, "<text x=\"%d\" y=\"%d\">percent of each arm's training</text>",
                   LEFT, HEIGHT - 4);
-    for (size_t l = 0; l < n_lines; l++)
-        draw_line(out, &lines[l], &s);
-    draw_names(out, lines, n_lines, &s);
+    for (size_t l = 0; l < n_lines; l++) {
+        /* Draws a line. A value that is not finite (training may diverge) leaves a gap,
+         * and so does a step back in x. */
+        const double *last = last_point(&lines[l]);
+        bool joins = false;
+        if (!last)
+            continue;
+        pl_buf_printf(out, "<path class=\"s%d %s\" d=\"", lines[l].colour % 8,
+                      lines[l].weak ? "line weak" : "line");
+        for (const double *at = lines[l].xy; at <= last; at += 2) {
+            const bool is = isfinite(at[1]);
+            if (is)
+                pl_buf_printf(out, "%s%.1f %.1f", joins && at[0] >= at[-2] ? "L" : "M",
+                              chart_x(at[0]), chart_y(&s, at[1]));
+            joins = is;
+        }
+        pl_buf_printf(out, "\"><title>");
+        html_text(out, lines[l].name);
+        pl_buf_printf(out,
+                      "</title></path><circle class=\"dot s%d\" cx=\"%.1f\" "
+                      "cy=\"%.1f\" r=\"3\"/>",
+                      lines[l].colour % 8, chart_x(last[0]), chart_y(&s, last[1]));
+    }
+    /* Writes each line's name and last value at its end. Goes from the highest line to
+     * the lowest, and moves a name down if it would overlap the name above it. */
+    enum { NAMES_MAX = 14, STEP = 14 };
+    bool done[NAMES_MAX] = {false};
+    const size_t n = n_lines < NAMES_MAX ? n_lines : NAMES_MAX;
+    double before = TOP - STEP;
+    for (size_t k = 0; k < n; k++) {
+        const html_line *best = NULL;
+        for (size_t l = 0; l < n; l++)
+            if (!done[l] && last_point(&lines[l]) &&
+                (!best || last_point(&lines[l])[1] > last_point(best)[1]))
+                best = &lines[l];
+        if (!best)
+            break;
+        const double value = last_point(best)[1];
+        done[best - lines] = true;
+        before = fmax(before + STEP, chart_y(&s, value) + 4);
+        pl_buf_printf(out, "<text class=\"name s%d\" x=\"%d\" y=\"%.1f\">",
+                      best->colour % 8, WIDTH - RIGHT + 8, before);
+        html_text(out, best->name);
+        pl_buf_printf(out, " %.3f</text>", value);
+    }
     pl_buf_printf(out, "</svg></div>\n");
 }
 
 /* ---- grids ---- */
-/* Computes a colour between dark blue (share 0) and pale yellow (share 1). */
-static void heat_colour(double share, int rgb[3])
-{
-    static const double stops[3][3] = {{22, 63, 107}, {95, 158, 166}, {236, 229, 211}};
-    const double t = 2 * fmin(1, fmax(0, share));
-    const int k = t < 1 ? 0 : 1;
-    for (int i = 0; i < 3; i++)
-        rgb[i] = (int)(stops[k][i] + (stops[k + 1][i] - stops[k][i]) * (t - k) + 0.5);
-}
-
 void html_draw_grid(pl_buf *out, const html_grid *g, double range[2])
 {
     const bool named = g->n_rows <= 24;
@@ -190,7 +170,14 @@ void html_draw_grid(pl_buf *out, const html_grid *g, double range[2])
             int rgb[3];
             if (!isfinite(value))
                 continue;
-            heat_colour(range[1] > range[0] ? share : 0, rgb);
+            /* a colour between dark blue (share 0) and pale yellow (share 1) */
+            static const double stops[3][3] = {
+                {22, 63, 107}, {95, 158, 166}, {236, 229, 211}};
+            const double t = 2 * fmin(1, fmax(0, range[1] > range[0] ? share : 0));
+            const int k = t < 1 ? 0 : 1;
+            for (int i = 0; i < 3; i++)
+                rgb[i] = (int)(stops[k][i] + (stops[k + 1][i] - stops[k][i]) * (t - k) +
+                               0.5);
             pl_buf_printf(out,
                           "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.2f\" height=\"%.0f\" "
                           "fill=\"#%02x%02x%02x\"/>",

@@ -168,31 +168,6 @@ static void close_stream(stream *s)
     pl_free(s);
 }
 
-static pl_status add_folder(observation *o, const char *run)
-{
-    char folder[PL_PATH_MAX], path[PL_PATH_MAX];
-    pl_status status = PL_OK;
-    DIR *d = opendir(pl_join(folder, run, "log"));
-    if (!d)
-        return pl_fail(PL_ERR_NOT_FOUND,
-                       "the folder of logs %s cannot be read; give the folder of a run "
-                       "with --run",
-                       folder);
-    for (const struct dirent *entry; status == PL_OK && (entry = readdir(d));) {
-        /* the name of a log is "hub.log", "hub.log.1" or "hub.log-20261125", but not
-         * "hub.log.gz" */
-        const char *name = entry->d_name, *end = strstr(name, ".log");
-        end = end && name[0] != '.' ? end + strlen(".log") : NULL;
-        const bool is_log =
-            end && (!*end || ((*end == '.' || *end == '-') && end[1] &&
-                              strspn(end + 1, "0123456789-") == strlen(end + 1)));
-        if (is_log && pl_join(path, folder, name)[0])
-            status = add_stream(o, path);
-    }
-    closedir(d);
-    return status;
-}
-
 /* ---- filters ---- */
 /* Whether the value of one of the keys is `asked`, or a task that `asked` means. It may
  * leave out the arm and the replica of a task, such as "mix/p01.r0". */
@@ -240,24 +215,6 @@ static void note_meeting(observation *o, const page_event *e)
     }
 }
 
-static void remark(const observation *o, const observe_out *out)
-{
-    char sentence[512], span[16];
-    for (size_t i = 0; i < o->n_meetings && i < SKEWS_MAX; i++) {
-        const meeting *m = &o->meetings[i];
-        if (m->apart_ms == INT64_MAX || llabs(m->apart_ms) <= SKEW_MS)
-            continue;
-        snprintf(
-            sentence, sizeof sentence,
-            "the clock of %s is about %s %s the hub's clock, so the events of this "
-            "worker are shown too %s",
-            m->worker, pl_human_seconds((double)llabs(m->apart_ms) / 1000, span),
-            m->apart_ms > 0 ? "ahead of" : "behind",
-            m->apart_ms > 0 ? "late" : "early");
-        out->remark(out->context, sentence);
-    }
-}
-
 /* ---- merging the streams ---- */
 static void end_stream(stream *s, const observe_out *out)
 {
@@ -284,8 +241,28 @@ pl_status observe_logs(const observe_wish *wish, const observe_out *out)
 {
     observation o = {.n = 0};
     pl_status status = PL_OK;
-    if (wish->run)
-        PL_TRY(add_folder(&o, wish->run));
+    if (wish->run) {
+        char folder[PL_PATH_MAX], path[PL_PATH_MAX];
+        DIR *d = opendir(pl_join(folder, wish->run, "log"));
+        if (!d)
+            PL_TRY(pl_fail(PL_ERR_NOT_FOUND,
+                           "the folder of logs %s cannot be read; give the folder of a "
+                           "run with --run",
+                           folder));
+        for (const struct dirent *entry; status == PL_OK && (entry = readdir(d));) {
+            /* the name of a log is "hub.log", "hub.log.1" or "hub.log-20261125", but
+             * not "hub.log.gz" */
+            const char *name = entry->d_name, *end = strstr(name, ".log");
+            end = end && name[0] != '.' ? end + strlen(".log") : NULL;
+            const bool is_log =
+                end && (!*end || ((*end == '.' || *end == '-') && end[1] &&
+                                  strspn(end + 1, "0123456789-") == strlen(end + 1)));
+            if (is_log && pl_join(path, folder, name)[0])
+                status = add_stream(&o, path);
+        }
+        closedir(d);
+        PL_TRY(status);
+    }
     if (wish->hub)
         PL_TRY(add_hub_log(&o, wish));
     for (int i = 0; i < wish->n_logs; i++)
@@ -325,7 +302,19 @@ pl_status observe_logs(const observe_wish *wish, const observe_out *out)
             o.streams[i] = s;
         }
     }
-    remark(&o, out);
+    char sentence[512], span[16];
+    for (size_t i = 0; i < o.n_meetings && i < SKEWS_MAX; i++) {
+        const meeting *m = &o.meetings[i];
+        if (m->apart_ms == INT64_MAX || llabs(m->apart_ms) <= SKEW_MS)
+            continue;
+        snprintf(sentence, sizeof sentence,
+                 "the clock of %s is about %s %s the hub's clock, so the events of "
+                 "this worker are shown too %s",
+                 m->worker, pl_human_seconds((double)llabs(m->apart_ms) / 1000, span),
+                 m->apart_ms > 0 ? "ahead of" : "behind",
+                 m->apart_ms > 0 ? "late" : "early");
+        out->remark(out->context, sentence);
+    }
 done:
     for (size_t i = 0; i < o.n; i++)
         close_stream(o.streams[i]);

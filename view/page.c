@@ -158,52 +158,11 @@ static void ask_for_status(page *p)
         p->number++;
 }
 
-/* Appends what is new in the hub's log to the copy, for a job on another machine. */
-static void copy_hub_log(page *p)
-{
-    char path[PL_PATH_MAX];
-    pl_buf lines = {0};
-    bool more = false, anew = false;
-    if (!p->hub || run_hub_log(&p->r, &p->log_read, &lines, &more, &anew) != PL_OK) {
-        pl_buf_destroy(&lines);
-        return;
-    }
-    const int file =
-        open(run_file(&p->r, "log/hub.log", path),
-             O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | (anew ? O_TRUNC : 0), 0600);
-    const ssize_t put = file >= 0 ? write(file, lines.data, lines.len) : -1;
-    if (put != (ssize_t)lines.len)
-        pl_copy_text(p->trouble, sizeof p->trouble,
-                     "the log of the hub cannot be copied to the temporary folder");
-    if (file >= 0)
-        close(file);
-    pl_buf_destroy(&lines);
-}
-
-static void read_page_report(page *p)
-{
-    char path[PL_PATH_MAX];
-    struct stat info;
-    if (stat(run_file(&p->r, "report.json", path), &info) != 0) {
-        p->number += p->report != NULL;
-        p->report_ms = 0;
-        pl_json_destroy(&p->report);
-        return;
-    }
-    const int64_t ms =
-        (int64_t)info.st_mtim.tv_sec * 1000 + info.st_mtim.tv_nsec / 1000000;
-    if (ms == p->report_ms)
-        return;
-    pl_json_destroy(&p->report);
-    if (pl_json_load(path, &p->report) == PL_OK)
-        p->report_ms = ms;
-    p->number++;
-}
-
 bool page_tick(page *p, bool watched)
 {
-    char logs[PL_PATH_MAX];
-    bool more = false;
+    char path[PL_PATH_MAX];
+    bool more = false, anew = false;
+    struct stat info;
     const uint64_t events = p->log.serial + p->n_leases;
     pl_status status = follow_store(p);
     if (status != PL_OK) {
@@ -214,12 +173,38 @@ bool page_tick(page *p, bool watched)
     } else {
         p->trouble[0] = '\0';
     }
-    if (watched && p->hub_at)
-        copy_hub_log(p);
-    page_log_read(&p->log, run_file(&p->r, "log", logs), add_log_event, p, &more);
+    /* appends what is new in the hub's log to the copy, for a job on another machine */
+    pl_buf lines = {0};
+    if (watched && p->hub_at && p->hub &&
+        run_hub_log(&p->r, &p->log_read, &lines, &more, &anew) == PL_OK) {
+        const int file = open(
+            run_file(&p->r, "log/hub.log", path),
+            O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | (anew ? O_TRUNC : 0), 0600);
+        const ssize_t put = file >= 0 ? write(file, lines.data, lines.len) : -1;
+        if (put != (ssize_t)lines.len)
+            pl_copy_text(p->trouble, sizeof p->trouble,
+                         "the log of the hub cannot be copied to the temporary folder");
+        if (file >= 0)
+            close(file);
+    }
+    pl_buf_destroy(&lines);
+    page_log_read(&p->log, run_file(&p->r, "log", path), add_log_event, p, &more);
     if (watched)
         ask_for_status(p);
-    read_page_report(p);
+    if (stat(run_file(&p->r, "report.json", path), &info) != 0) {
+        p->number += p->report != NULL;
+        p->report_ms = 0;
+        pl_json_destroy(&p->report);
+    } else {
+        const int64_t ms =
+            (int64_t)info.st_mtim.tv_sec * 1000 + info.st_mtim.tv_nsec / 1000000;
+        if (ms != p->report_ms) {
+            pl_json_destroy(&p->report);
+            if (pl_json_load(path, &p->report) == PL_OK)
+                p->report_ms = ms;
+            p->number++;
+        }
+    }
     if (events != p->log.serial + p->n_leases)
         p->number++;
     return more || (status == PL_OK && p->reading);

@@ -52,11 +52,6 @@ static void begin_table(pl_buf *out, const char *columns)
     pl_buf_printf(out, "</tr></thead>\n<tbody>\n");
 }
 
-static void end_table(pl_buf *out)
-{
-    pl_buf_printf(out, "</tbody></table></div>\n");
-}
-
 static void cell_text(pl_buf *out, const char *text)
 {
     pl_buf_printf(out, "<td>");
@@ -76,16 +71,6 @@ static void cell_count(pl_buf *out, double value)
 {
     char text[16];
     pl_buf_printf(out, "<td class=\"n\">%s</td>", pl_human_count(value, text));
-}
-
-static void cell_time(pl_buf *out, int64_t ms)
-{
-    const time_t seconds = (time_t)(ms / 1000);
-    struct tm utc;
-    char text[32] = "";
-    if (gmtime_r(&seconds, &utc))
-        strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S UTC", &utc);
-    pl_buf_printf(out, "<td class=\"w\">%s</td>", text);
 }
 
 /* ---- results ---- */
@@ -116,7 +101,7 @@ static void write_results(const page *p, pl_buf *out)
         cell_text(out, pl_json_get_bool(a, "finished") ? "yes" : "no");
         pl_buf_printf(out, "</tr>\n");
     }
-    end_table(out);
+    pl_buf_printf(out, "</tbody></table></div>\n");
     pl_buf_printf(out,
                   "<p class=\"sub\">Scored on %.0f held-out documents. Fewer bits per "
                   "byte are better.</p>\n",
@@ -263,7 +248,12 @@ static pl_status write_version_row(void *context, const pl_version *v)
     cell_text(t->out, v->method);
     cell_count(t->out, (double)v->n_params);
     pl_buf_printf(t->out, "<td class=\"w\"><code>%.12s</code></td>", hash);
-    cell_time(t->out, v->wall_ms);
+    const time_t seconds = (time_t)(v->wall_ms / 1000);
+    struct tm utc;
+    char text[32] = "";
+    if (gmtime_r(&seconds, &utc))
+        strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S UTC", &utc);
+    pl_buf_printf(t->out, "<td class=\"w\">%s</td>", text);
     pl_buf_printf(t->out, "</tr>\n");
     return PL_OK;
 }
@@ -282,53 +272,6 @@ static void write_file(const page *p, const char *name, pl_buf *out)
         pl_buf_printf(out, "</pre>\n");
     }
     pl_buf_destroy(&text);
-}
-
-static void write_provenance(const page *p, pl_buf *out)
-{
-    const phase_history *h = &p->history;
-    char hash[PL_HASH_TEXT];
-    pl_hash_format(&p->r.hash, hash);
-    pl_buf_printf(
-        out,
-        "<h2>Origin</h2>\n<p>The hash of the configuration is "
-        "<code>%s</code>. The report shows commit %llu of the store. The file "
-        "data.json below has the hashes of corpus and tokenizer.</p>\n",
-        hash, (unsigned long long)p->sequence);
-    pl_buf_printf(out, "<p>%d workers contributed updates%s", h->n_workers,
-                  h->n_workers > 0 ? ": " : ".");
-    for (int i = 0; i < h->n_workers && i < ROWS_SHOWN; i++) {
-        pl_buf_printf(out, i > 0 ? ", " : "");
-        html_text(out, h->workers[i]);
-    }
-    pl_buf_printf(out, h->n_workers > ROWS_SHOWN ? ", and more.</p>\n" : "</p>\n");
-    write_file(p, "data/data.json", out);
-    pl_buf_printf(out, "<h2>Configuration</h2>\n");
-    write_file(p, "run.yaml", out);
-}
-
-static void write_facts(const page *p, const history *rows, pl_buf *out)
-{
-    char each[16], all[16], tokens[16], time[16];
-    double n_tokens = 0, from = INFINITY, to = -INFINITY;
-    for (size_t i = 0; i < rows->n; i++) {
-        n_tokens += rows->rows[i].tokens;
-        from = fmin(from, (double)rows->rows[i].from_ms);
-        to = fmax(to, (double)rows->rows[i].at_ms);
-    }
-    pl_buf_printf(
-        out,
-        "<p>A %s mixture: %d paths of %s parameters each, %s parameters in all. The "
-        "finished phases trained on %s tokens, in %s from the first lease to the last "
-        "commit. The modules have %llu versions. %s.</p>\n",
-        p->r.cfg.levels, pl_topology_n_paths(p->r.topology),
-        pl_human_count((double)pl_topology_path_params(p->r.topology), each),
-        pl_human_count((double)pl_topology_total_params(p->r.topology), all),
-        pl_human_count(n_tokens, tokens),
-        pl_human_seconds(to > from ? 1e-3 * (to - from) : 0, time),
-        (unsigned long long)p->history.n_versions,
-        p->finished ? "The run is finished" : "The run is not finished");
-    pl_buf_printf(out, "<p class=\"sub\">Written by Pathloom " PL_VERSION ".</p>\n");
 }
 
 pl_status page_report(const char *dir, pl_buf *out)
@@ -361,7 +304,25 @@ pl_status page_report(const char *dir, pl_buf *out)
     pl_buf_printf(out, "</style>\n</head>\n<body>\n<h1>");
     html_text(out, name);
     pl_buf_printf(out, "</h1>\n");
-    write_facts(p, &rows, out);
+    char each[16], all[16], tokens[16], time[16];
+    double n_tokens = 0, from = INFINITY, to = -INFINITY;
+    for (size_t i = 0; i < rows.n; i++) {
+        n_tokens += rows.rows[i].tokens;
+        from = fmin(from, (double)rows.rows[i].from_ms);
+        to = fmax(to, (double)rows.rows[i].at_ms);
+    }
+    pl_buf_printf(out,
+                  "<p>A %s mixture: %d paths of %s parameters each, %s parameters in "
+                  "all. The finished phases trained on %s tokens, in %s from the first "
+                  "lease to the last commit. The modules have %llu versions. %s.</p>\n",
+                  p->r.cfg.levels, pl_topology_n_paths(p->r.topology),
+                  pl_human_count((double)pl_topology_path_params(p->r.topology), each),
+                  pl_human_count((double)pl_topology_total_params(p->r.topology), all),
+                  pl_human_count(n_tokens, tokens),
+                  pl_human_seconds(to > from ? 1e-3 * (to - from) : 0, time),
+                  (unsigned long long)p->history.n_versions,
+                  p->finished ? "The run is finished" : "The run is not finished");
+    pl_buf_printf(out, "<p class=\"sub\">Written by Pathloom " PL_VERSION ".</p>\n");
     write_results(p, out);
     write_curve(p, &rows, false, out);
     write_curve(p, &rows, true, out);
@@ -373,13 +334,30 @@ pl_status page_report(const char *dir, pl_buf *out)
                        "module.</p>\n");
     begin_table(out, "Module|#Version|Made by|#Parameters|Hash|Committed");
     PL_TRY(pl_store_each_head(p->store, "", write_version_row, &t));
-    end_table(out);
+    pl_buf_printf(out, "</tbody></table></div>\n");
     if (t.n > VERSIONS_SHOWN)
         pl_buf_printf(out,
                       "<p class=\"sub\">%zu more modules are not listed here. All "
                       "modules: <code>pathloom store ls --run RUN</code></p>\n",
                       t.n - VERSIONS_SHOWN);
-    write_provenance(p, out);
+    const phase_history *h = &p->history;
+    char hash[PL_HASH_TEXT];
+    pl_hash_format(&p->r.hash, hash);
+    pl_buf_printf(out,
+                  "<h2>Origin</h2>\n<p>The hash of the configuration is "
+                  "<code>%s</code>. The report shows commit %llu of the store. The "
+                  "file data.json below has the hashes of corpus and tokenizer.</p>\n",
+                  hash, (unsigned long long)p->sequence);
+    pl_buf_printf(out, "<p>%d workers contributed updates%s", h->n_workers,
+                  h->n_workers > 0 ? ": " : ".");
+    for (int i = 0; i < h->n_workers && i < ROWS_SHOWN; i++) {
+        pl_buf_printf(out, i > 0 ? ", " : "");
+        html_text(out, h->workers[i]);
+    }
+    pl_buf_printf(out, h->n_workers > ROWS_SHOWN ? ", and more.</p>\n" : "</p>\n");
+    write_file(p, "data/data.json", out);
+    pl_buf_printf(out, "<h2>Configuration</h2>\n");
+    write_file(p, "run.yaml", out);
     pl_buf_printf(out, "</body>\n</html>\n");
 done:
     history_clear(&rows);

@@ -17,33 +17,6 @@ enum {
 /* most bytes of all paths' parameters with which the page routes by likelihood */
 static const uint64_t read_bytes_max = UINT64_C(2) << 30;
 
-/* ---- the picture ---- */
-static pl_status answer_map(const page *p, pl_buf *out)
-{
-    char path[PL_PATH_MAX];
-    pl_json *o = NULL;
-    run_file(&p->r, "router_map.json", path);
-    if (!pl_path_exists(path))
-        return pl_fail(PL_ERR_NOT_FOUND,
-                       p->store ? "the run has no picture of its router: its "
-                                  "documents are not dealt to paths yet, or an "
-                                  "earlier release of Pathloom dealt them"
-                                : "the documents of this run are not dealt to paths "
-                                  "yet");
-    PL_CHECK(pl_read_file(path, out));
-    if (out->len <= MAP_BYTES_MAX &&
-        pl_json_parse((const char *)out->data, out->len, &o) == PL_OK &&
-        pl_json_is_object(o)) {
-        pl_json_destroy(&o);
-        return PL_OK;
-    }
-    pl_json_destroy(&o);
-    return pl_fail(PL_ERR_DAMAGED,
-                   "%s (%zu bytes) is damaged or too large; the run writes this file "
-                   "again when it deals documents for its next chapter",
-                   path, out->len);
-}
-
 /* ---- a text ---- */
 void page_route_close(page_route *route)
 {
@@ -138,8 +111,30 @@ done:
 
 pl_status page_router_json(page *p, const pl_page_question *q, pl_buf *out)
 {
-    if (strcmp(q->url, "/router.json") == 0)
-        return answer_map(p, out);
+    if (strcmp(q->url, "/router.json") == 0) {
+        char path[PL_PATH_MAX];
+        pl_json *o = NULL;
+        run_file(&p->r, "router_map.json", path);
+        if (!pl_path_exists(path))
+            return pl_fail(
+                PL_ERR_NOT_FOUND,
+                p->store
+                    ? "the run has no picture of its router: its documents are not "
+                      "dealt to paths yet, or an earlier release of Pathloom dealt them"
+                    : "the documents of this run are not dealt to paths yet");
+        PL_CHECK(pl_read_file(path, out));
+        if (out->len <= MAP_BYTES_MAX &&
+            pl_json_parse((const char *)out->data, out->len, &o) == PL_OK &&
+            pl_json_is_object(o)) {
+            pl_json_destroy(&o);
+            return PL_OK;
+        }
+        pl_json_destroy(&o);
+        return pl_fail(PL_ERR_DAMAGED,
+                       "%s (%zu bytes) is damaged or too large; the run writes this "
+                       "file again when it deals documents for its next chapter",
+                       path, out->len);
+    }
     const char *text = pl_page_ask(q, "text");
     const size_t len = strlen(text);
     const int64_t begun = pl_now_ms();

@@ -95,27 +95,6 @@ static pl_json *stored_arm(const page *p, const phase_arm *a)
 }
 
 /* ---- workers ---- */
-/* Appends the positions of a task's arm and path in the hub's lists; -1: no task. */
-static void push_task(const page *p, const char *task, pl_json *row)
-{
-    const char *slash = strchr(task, '/');
-    int arm = -1, path = -1;
-    const pl_json *arms = pl_json_get(p->hub, "arms");
-    for (size_t a = 0; slash && a < pl_json_count(arms); a++) {
-        const char *name = pl_json_get_text(pl_json_at(arms, a), "arm");
-        if (strlen(name) == (size_t)(slash - task) &&
-            memcmp(name, task, (size_t)(slash - task)) == 0)
-            arm = (int)a;
-    }
-    const pl_json *paths =
-        arm >= 0 ? pl_json_get(pl_json_at(arms, (size_t)arm), "paths") : NULL;
-    for (size_t i = 0; i < pl_json_count(paths) && path < 0; i++)
-        if (strcmp(pl_json_get_text(pl_json_at(paths, i), "path"), slash + 1) == 0)
-            path = (int)i;
-    pl_json_push(row, pl_json_make_int(arm));
-    pl_json_push(row, pl_json_make_int(path));
-}
-
 static int index_in(const char *const *list, int n, const char *text, int other)
 {
     for (int i = 0; i < n; i++)
@@ -124,54 +103,16 @@ static int index_in(const char *const *list, int n, const char *text, int other)
     return other;
 }
 
-/* Makes a row [name, state, tokens/s, arm, path, tasks, seconds since the hub heard of
+/* Each row is [name, state, tokens/s, arm, path, tasks, seconds since the hub heard of
  * the worker, device, how often it joined, what it does, and only in the first
  * LINKS_SHOWN rows: bytes/s up, bytes/s down, round trip in ms, percent of its bytes
  * that were moved again, reconnects, why it waits or is stalled]. State, device and
  * what it does are indices in lists. */
-static pl_json *worker_row(const page *p, const pl_json *w, int hint, pl_json *devices)
-{
-    pl_json *row = pl_json_array();
-    const char *name = pl_json_get_text(w, "worker");
-    const int state = index_in(worker_states, N_WORKER_STATES,
-                               pl_json_get_text(w, "state"), N_WORKER_STATES - 1);
-    /* the worker's number in the history, which is often `hint` */
-    const phase_history *h = &p->history;
-    int known = hint < h->n_workers && strcmp(h->workers[hint], name) == 0 ? hint : 0;
-    while (known < h->n_workers && strcmp(h->workers[known], name) != 0)
-        known++;
-    const char *device = pl_json_get_text(w, "device");
-    size_t d = 0;
-    while (d < pl_json_count(devices) &&
-           strcmp(pl_json_text(pl_json_at(devices, d), NULL), device) != 0)
-        d++;
-    if (d == pl_json_count(devices))
-        pl_json_push(devices, pl_json_make_text(device));
-    pl_json_push(row, pl_json_make_text(name));
-    pl_json_push(row, pl_json_make_int(state));
-    pl_json_push(row, pl_json_make_int(whole(w, "tokens_per_second")));
-    push_task(p, pl_json_get_text(w, "task"), row);
-    pl_json_push(row, pl_json_make_int(whole(w, "tasks")));
-    pl_json_push(row, tenths(pl_json_get_real(w, "seen_seconds_ago")));
-    pl_json_push(row, pl_json_make_int((int64_t)d));
-    pl_json_push(row, pl_json_make_int(known < h->n_workers ? p->joined[known] : 0));
-    pl_json_push(row, pl_json_make_int(
-                          index_in(doings, N_DOINGS, pl_json_get_text(w, "doing"), 0)));
-    if (hint >= LINKS_SHOWN)
-        return row;
-    pl_json_push(row, pl_json_make_int(whole(w, "bytes_up_per_second")));
-    pl_json_push(row, pl_json_make_int(whole(w, "bytes_down_per_second")));
-    pl_json_push(row, pl_json_make_int(
-                          (int64_t)(1e3 * pl_json_get_real(w, "round_trip_seconds"))));
-    pl_json_push(row, pl_json_make_int(whole(w, "bytes_repeated_percent")));
-    pl_json_push(row, pl_json_make_int(whole(w, "reconnects")));
-    pl_json_push(row, pl_json_make_text(pl_json_get_text(w, "reason")));
-    return row;
-}
-
 static pl_json *workers_object(const page *p)
 {
-    const pl_json *workers = pl_json_get(p->hub, "workers");
+    const pl_json *workers = pl_json_get(p->hub, "workers"),
+                  *arms = pl_json_get(p->hub, "arms");
+    const phase_history *h = &p->history;
     pl_json *o = pl_json_object(), *states = pl_json_array(),
             *devices = pl_json_array(), *rows = pl_json_array(),
             *does = pl_json_array();
@@ -179,8 +120,61 @@ static pl_json *workers_object(const page *p)
         pl_json_push(states, pl_json_make_text(worker_states[i]));
     for (int i = 0; i < N_DOINGS; i++)
         pl_json_push(does, pl_json_make_text(doings[i]));
-    for (size_t i = 0; i < pl_json_count(workers); i++)
-        pl_json_push(rows, worker_row(p, pl_json_at(workers, i), (int)i, devices));
+    for (int i = 0; i < (int)pl_json_count(workers); i++) {
+        const pl_json *w = pl_json_at(workers, (size_t)i);
+        const char *name = pl_json_get_text(w, "worker");
+        const int state = index_in(worker_states, N_WORKER_STATES,
+                                   pl_json_get_text(w, "state"), N_WORKER_STATES - 1);
+        /* the worker's number in the history, which is often the same as here */
+        int known = i < h->n_workers && strcmp(h->workers[i], name) == 0 ? i : 0;
+        while (known < h->n_workers && strcmp(h->workers[known], name) != 0)
+            known++;
+        const char *device = pl_json_get_text(w, "device");
+        size_t d = 0;
+        while (d < pl_json_count(devices) &&
+               strcmp(pl_json_text(pl_json_at(devices, d), NULL), device) != 0)
+            d++;
+        if (d == pl_json_count(devices))
+            pl_json_push(devices, pl_json_make_text(device));
+        /* the positions of the task's arm and path in the hub's lists; -1: no task */
+        const char *task = pl_json_get_text(w, "task"), *slash = strchr(task, '/');
+        int arm = -1, path = -1;
+        for (size_t a = 0; slash && a < pl_json_count(arms); a++) {
+            const char *own = pl_json_get_text(pl_json_at(arms, a), "arm");
+            if (strlen(own) == (size_t)(slash - task) &&
+                memcmp(own, task, (size_t)(slash - task)) == 0)
+                arm = (int)a;
+        }
+        const pl_json *paths =
+            arm >= 0 ? pl_json_get(pl_json_at(arms, (size_t)arm), "paths") : NULL;
+        for (size_t k = 0; k < pl_json_count(paths) && path < 0; k++)
+            if (strcmp(pl_json_get_text(pl_json_at(paths, k), "path"), slash + 1) == 0)
+                path = (int)k;
+        pl_json *row = pl_json_array();
+        pl_json_push(row, pl_json_make_text(name));
+        pl_json_push(row, pl_json_make_int(state));
+        pl_json_push(row, pl_json_make_int(whole(w, "tokens_per_second")));
+        pl_json_push(row, pl_json_make_int(arm));
+        pl_json_push(row, pl_json_make_int(path));
+        pl_json_push(row, pl_json_make_int(whole(w, "tasks")));
+        pl_json_push(row, tenths(pl_json_get_real(w, "seen_seconds_ago")));
+        pl_json_push(row, pl_json_make_int((int64_t)d));
+        pl_json_push(row,
+                     pl_json_make_int(known < h->n_workers ? p->joined[known] : 0));
+        pl_json_push(row, pl_json_make_int(index_in(doings, N_DOINGS,
+                                                    pl_json_get_text(w, "doing"), 0)));
+        if (i < LINKS_SHOWN) {
+            pl_json_push(row, pl_json_make_int(whole(w, "bytes_up_per_second")));
+            pl_json_push(row, pl_json_make_int(whole(w, "bytes_down_per_second")));
+            pl_json_push(
+                row, pl_json_make_int(
+                         (int64_t)(1e3 * pl_json_get_real(w, "round_trip_seconds"))));
+            pl_json_push(row, pl_json_make_int(whole(w, "bytes_repeated_percent")));
+            pl_json_push(row, pl_json_make_int(whole(w, "reconnects")));
+            pl_json_push(row, pl_json_make_text(pl_json_get_text(w, "reason")));
+        }
+        pl_json_push(rows, row);
+    }
     pl_json_set(o, "states", states);
     pl_json_set(o, "devices", devices);
     pl_json_set(o, "doings", does);

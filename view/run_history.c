@@ -230,53 +230,50 @@ static void write_cell(int column, const char *text, pl_buf *out)
     pl_buf_printf(out, "\"");
 }
 
-static void write_row(const history_row *r, bool json, pl_buf *out)
-{
-    const double numbers[N_COLUMNS] = {
-#define X(name, kind, value) (double)(value),
-        COLUMNS(X)
-#undef X
-    };
-    const time_t seconds = (time_t)(r->at_ms / 1000);
-    struct tm utc;
-    char when[32] = "";
-    pl_buf arm = {0};
-    pl_json *o = json ? pl_json_object() : NULL;
-    if (gmtime_r(&seconds, &utc))
-        strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", &utc);
-    pl_buf_printable(&arm, r->arm, strlen(r->arm), false);
-    for (int i = 0; i < N_COLUMNS; i++) {
-        const column_kind kind = columns[i].kind;
-        const bool is_none = kind == NUMBER_OR_NONE && !(numbers[i] > 0);
-        char text[32] = "";
-        if (kind == TEXT)
-            pl_copy_text(text, sizeof text, i == 0 ? when : pl_buf_text(&arm));
-        else if (!is_none)
-            snprintf(text, sizeof text, "%.*f", kind == WHOLE ? 0 : 4, numbers[i]);
-        if (!o)
-            write_cell(i, text, out);
-        else if (kind == TEXT)
-            pl_json_set_text(o, columns[i].name, text);
-        else if (kind == WHOLE)
-            pl_json_set_int(o, columns[i].name, (int64_t)numbers[i]);
-        else
-            pl_json_set_real(o, columns[i].name,
-                             is_none ? NAN : round(1e4 * numbers[i]) / 1e4);
-    }
-    if (o)
-        pl_json_write(o, 0, out);
-    pl_buf_printf(out, "\n");
-    pl_json_destroy(&o);
-    pl_buf_destroy(&arm);
-}
-
 void history_write(const history *h, bool json, pl_buf *out)
 {
     for (int i = 0; i < N_COLUMNS && !json; i++)
         write_cell(i, columns[i].name, out);
     pl_buf_printf(out, json ? "" : "\n");
-    for (size_t i = 0; i < h->n; i++)
-        write_row(&h->rows[i], json, out);
+    for (size_t k = 0; k < h->n; k++) {
+        const history_row *r = &h->rows[k];
+        const double numbers[N_COLUMNS] = {
+#define X(name, kind, value) (double)(value),
+            COLUMNS(X)
+#undef X
+        };
+        const time_t seconds = (time_t)(r->at_ms / 1000);
+        struct tm utc;
+        char when[32] = "";
+        pl_buf arm = {0};
+        pl_json *o = json ? pl_json_object() : NULL;
+        if (gmtime_r(&seconds, &utc))
+            strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", &utc);
+        pl_buf_printable(&arm, r->arm, strlen(r->arm), false);
+        for (int i = 0; i < N_COLUMNS; i++) {
+            const column_kind kind = columns[i].kind;
+            const bool is_none = kind == NUMBER_OR_NONE && !(numbers[i] > 0);
+            char text[32] = "";
+            if (kind == TEXT)
+                pl_copy_text(text, sizeof text, i == 0 ? when : pl_buf_text(&arm));
+            else if (!is_none)
+                snprintf(text, sizeof text, "%.*f", kind == WHOLE ? 0 : 4, numbers[i]);
+            if (!o)
+                write_cell(i, text, out);
+            else if (kind == TEXT)
+                pl_json_set_text(o, columns[i].name, text);
+            else if (kind == WHOLE)
+                pl_json_set_int(o, columns[i].name, (int64_t)numbers[i]);
+            else
+                pl_json_set_real(o, columns[i].name,
+                                 is_none ? NAN : round(1e4 * numbers[i]) / 1e4);
+        }
+        if (o)
+            pl_json_write(o, 0, out);
+        pl_buf_printf(out, "\n");
+        pl_json_destroy(&o);
+        pl_buf_destroy(&arm);
+    }
 }
 
 pl_status history_read(pl_store *store, const char *logs, history *out)
