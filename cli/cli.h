@@ -17,6 +17,8 @@ extern const size_t cli_n_verbs;
 /* Prints "pathloom: SENTENCE", unless the sentence is empty, and returns the exit code
  * of the status; for PL_ERR_CANCELLED without a sentence this is CLI_EXIT_STOPPED. */
 int cli_fail(pl_status status);
+/* Whether an argument before `--` is this word. */
+bool cli_has_word(int argc, char **argv, const char *word);
 /* After this call, a C++ exception that no code catches ends the process like any
  * error: `tell` prints the last error and returns the exit code. */
 void cli_catch_uncaught(int (*tell)(pl_status status));

@@ -41,7 +41,7 @@ static const cli_verb *find_cli_verb(const char *name)
     return NULL;
 }
 
-static bool has_word(int argc, char **argv, const char *word)
+bool cli_has_word(int argc, char **argv, const char *word)
 {
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
         if (strcmp(argv[i], word) == 0)
@@ -52,14 +52,14 @@ static bool has_word(int argc, char **argv, const char *word)
 /* Whether the command line contains --help. If so, only the help is printed. */
 static bool asks_help(int argc, char **argv)
 {
-    return has_word(argc, argv, "--help") || has_word(argc, argv, "-h");
+    return cli_has_word(argc, argv, "--help") || cli_has_word(argc, argv, "-h");
 }
 
 static int explain_verb(const cli_verb *v, int argc, char **argv)
 {
     if (v->explain)
         v->explain(argc, argv);
-    else if (has_word(argc, argv, "--man"))
+    else if (cli_has_word(argc, argv, "--man"))
         cli_print_manual(v);
     else
         cli_print_verb(v);
@@ -107,7 +107,7 @@ static int run_verb(int argc, char **argv)
     }
     if (!v)
         return unknown_verb(argv[1]);
-    if (asks_help(argc - 1, argv + 1) || has_word(argc - 1, argv + 1, "--man"))
+    if (asks_help(argc - 1, argv + 1) || cli_has_word(argc - 1, argv + 1, "--man"))
         return explain_verb(v, argc - 1, argv + 1);
     cli_catch_uncaught(v->run_process ? process_ended : cli_fail);
     int code = 0;

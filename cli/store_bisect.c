@@ -21,8 +21,13 @@ static pl_status print_makers(store_call *call, const pl_snapshot_item *item)
 {
     pl_blame b;
     pl_version v;
-    PL_CHECK(pl_store_get_version(call->store, item->module, item->number, &v));
     PL_CHECK(pl_blame_gather(call->store, item->module, item->number, false, &b));
+    const pl_status status =
+        pl_store_get_version(call->store, item->module, item->number, &v);
+    if (status != PL_OK) {
+        pl_blame_clear(&b);
+        return status;
+    }
     const bool rolled_back = b.source != item->number;
     for (size_t i = 0; i < (rolled_back ? 1 : b.n); i++) {
         row r = row_begin(call->json);

@@ -28,18 +28,10 @@ void store_print_completion(void)
            "    *) COMPREPLY=($(compgen -f -- \"$word\")) ;;\n    esac\n}\n");
 }
 
-static bool has_argument(int argc, char **argv, const char *word)
-{
-    for (int i = 1; i < argc; i++)
-        if (strcmp(argv[i], word) == 0)
-            return true;
-    return false;
-}
-
 void store_explain(int argc, char **argv)
 {
     for (size_t i = 0; i < n_store_verbs; i++)
-        if (has_argument(argc, argv, store_verbs[i].name)) {
+        if (cli_has_word(argc, argv, store_verbs[i].name)) {
             const store_verb *v = &store_verbs[i];
             printf("usage: pathloom store %s%s%s [OPTIONS]\n\n%s\n\n", v->name,
                    *v->words ? " " : "", v->words, v->help);
@@ -53,7 +45,7 @@ void store_explain(int argc, char **argv)
                     cli_print_option(store_option_row(o));
             return;
         }
-    if (has_argument(argc, argv, "--man")) {
+    if (cli_has_word(argc, argv, "--man")) {
         printf(
             ".\\\" Made by `pathloom store --man`.\n"
             ".TH PATHLOOM\\-STORE 1 \"\" \"pathloom %s\" \"Pathloom\"\n"

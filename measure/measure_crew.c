@@ -69,6 +69,12 @@ static pl_status start_crew_child(const measure_options *o, const measured_model
     if (pipe(ends) != 0)
         return pl_file_failed("make", "a pipe");
     out->pid = fork();
+    if (out->pid < 0) {
+        const int why = errno;
+        close(ends[0]);
+        close(ends[1]);
+        return pl_fail(PL_ERR_IO, "cannot start a process: %s", strerror(why));
+    }
     if (out->pid == 0) {
         /* The child inherits the run's lock, so it must end with this command. */
         prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -88,10 +94,7 @@ static pl_status start_crew_child(const measure_options *o, const measured_model
     }
     close(ends[1]);
     out->pipe = ends[0];
-    if (out->pid > 0)
-        return PL_OK;
-    close(ends[0]);
-    return pl_fail(PL_ERR_IO, "cannot start a process: %s", strerror(errno));
+    return PL_OK;
 }
 
 static pl_status finish_crew_child(const child *c, double *seconds)

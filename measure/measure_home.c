@@ -109,7 +109,10 @@ static pl_status run_home_load(load *l, const home_process *h, const pl_keypair 
                    .rounds = l->rounds,
                    .home = h->address,
                    .keys = *keys};
-        if (fork() == 0) {
+        const pid_t pid = fork();
+        if (pid < 0)
+            return pl_fail(PL_ERR_OS, "cannot start the processes of the workers");
+        if (pid == 0) {
             /* connects, says so, waits for a byte, works, writes the tally */
             tally t = {0};
             const double cpu_s = measure_cpu_s(0);

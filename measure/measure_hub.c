@@ -576,6 +576,8 @@ static bool run_hub_load(load *l)
     pl_join(ready, l->folder, "hub.address");
     snprintf(ttl, sizeof ttl, "workers.ttl_ms=%d", TTL_MS);
     l->hub_pid = fork();
+    if (l->hub_pid < 0)
+        exit_with_errno("cannot start the hub");
     if (l->hub_pid == 0) {
         char log[PL_PATH_MAX];
         prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -592,7 +594,10 @@ static bool run_hub_load(load *l)
     const double alone = measure_memory(l->hub_pid, "VmRSS:");
     if (pipe(ends) != 0)
         exit_with_errno("cannot make a pipe");
-    if (fork() == 0)
+    const pid_t players = fork();
+    if (players < 0)
+        exit_with_errno("cannot start the workers");
+    if (players == 0)
         play(l, ends[1]);
     close(ends[1]);
     char bound[PL_ADDRESS_MAX];
