@@ -81,39 +81,13 @@ static void put_pairs(topk_out *o, const float *a, const uint16_t *kept, size_t 
 }
 
 /* ---- encoding ---- */
-static pl_status encode_tile(codec_job *job, uint64_t at, topk_out *o)
-{
-    float tile[TILE], left[TILE];
-    uint16_t kept[TILE];
-    size_t n = job_tile_length(job, at);
-    const float *a = job_tile(job, at, tile);
-    PL_CHECK(job_check_finite(job, at, select_top(a)));
-    codec_choice choice = select_tile(a, codec_budget(job->options, n));
-    size_t n_kept = select_indices(a, n, &choice, kept);
-    memcpy(left, a, sizeof left);
-    size_t next = 0;
-    for (size_t i = 0; i < n_kept; i++) {
-        uint64_t gap = o->passed + kept[i] - next;
-        for (; gap >= 255; gap -= 255)
-            o->gaps[o->n_gaps++] = 255;
-        o->gaps[o->n_gaps++] = (uint8_t)gap;
-        o->passed = 0;
-        next = kept[i] + 1u;
-    }
-    o->passed += n - next;
-    if (job->stretch.variant == 2)
-        put_pairs(o, a, kept, n_kept, left);
-    else
-        put_bytes(o, a, kept, n_kept, left);
-    job_keep(job, at, left);
-    return PL_OK;
-}
-
 pl_status topk_encode(codec_job *job)
 {
     codec_stretch *s = &job->stretch;
     uint64_t raw[SECTIONS_MAX];
     uint8_t *at[SECTIONS_MAX];
+    float tile[TILE], left[TILE];
+    uint16_t kept[TILE];
     topk_out o = {0};
     s->variant = job->options->value_bits;
     /* an upper bound until all tiles are encoded */
@@ -124,8 +98,29 @@ pl_status topk_encode(codec_job *job)
     o.scales = at[0];
     o.gaps = at[1];
     o.codes = at[2];
-    for (uint64_t i = 0; i < s->count; i += TILE)
-        PL_CHECK(encode_tile(job, i, &o));
+    for (uint64_t first = 0; first < s->count; first += TILE) {
+        const size_t length = job_tile_length(job, first);
+        const float *a = job_tile(job, first, tile);
+        PL_CHECK(job_check_finite(job, first, select_top(a)));
+        codec_choice choice = select_tile(a, codec_budget(job->options, length));
+        const size_t n_kept = select_indices(a, length, &choice, kept);
+        memcpy(left, a, sizeof left);
+        size_t next = 0;
+        for (size_t i = 0; i < n_kept; i++) {
+            uint64_t gap = o.passed + kept[i] - next;
+            for (; gap >= 255; gap -= 255)
+                o.gaps[o.n_gaps++] = 255;
+            o.gaps[o.n_gaps++] = (uint8_t)gap;
+            o.passed = 0;
+            next = kept[i] + 1u;
+        }
+        o.passed += length - next;
+        if (s->variant == 2)
+            put_pairs(&o, a, kept, n_kept, left);
+        else
+            put_bytes(&o, a, kept, n_kept, left);
+        job_keep(job, first, left);
+    }
     s->kept = o.n_kept;
     codec_raw_bytes(s, 1, raw);
     raw[1] = o.n_gaps;

@@ -30,11 +30,6 @@ bool pl_audit_may(const pl_arm *arm)
 }
 
 /* ---- the draw ---- */
-static void hash_secret(pl_draw *draw)
-{
-    pl_hash_of("draw", draw->secret.bytes, sizeof draw->secret.bytes, &draw->hash);
-}
-
 void pl_draw_create(double share, pl_draw *out)
 {
     *out = (pl_draw){.share = share};
@@ -42,7 +37,7 @@ void pl_draw_create(double share, pl_draw *out)
         const uint64_t fresh = pl_random_fresh();
         memcpy(out->secret.bytes + at, &fresh, sizeof fresh);
     }
-    hash_secret(out);
+    pl_hash_of("draw", out->secret.bytes, sizeof out->secret.bytes, &out->hash);
 }
 
 bool pl_draw_has(const pl_draw *draw, const pl_arm *arm, int path, int replica,
@@ -86,7 +81,7 @@ pl_status pl_draw_read(const char *text, pl_draw *out)
         !(out->share >= 0 && out->share <= 1) ||
         (n == 3 && pl_hash_parse(secret, &out->secret) != PL_OK))
         return pl_fail(PL_ERR_DATA, "the text is not the record of a draw of audits");
-    hash_secret(out);
+    pl_hash_of("draw", out->secret.bytes, sizeof out->secret.bytes, &out->hash);
     if (n == 3 && !pl_hash_equal(&given, &out->hash))
         return pl_fail(PL_ERR_DATA, "the secret of a draw of audits does not have the "
                                     "hash that was published before the draw");

@@ -121,11 +121,6 @@ static void find_arc(const float *x, const float *y, size_t n, double t,
 }
 
 /* ---- ties ---- */
-static float difference_at(const float *x, const float *base, size_t i)
-{
-    return x[i] - base[i];
-}
-
 /* Returns the bit pattern of |v|. Bit patterns have the same order as the
  * magnitudes. */
 static uint32_t bits_of_size(float v)
@@ -157,11 +152,11 @@ static uint32_t find_threshold(const float *x, const float *base, size_t n,
     uint64_t want = (uint64_t)ceil(density * (double)n), above = 0, more = 0;
     memset(counts, 0, bytes);
     for (size_t i = 0; i < n; i++)
-        counts[bits_of_size(difference_at(x, base, i)) >> 16]++;
+        counts[bits_of_size(x[i] - base[i]) >> 16]++;
     const uint32_t high = find_half(counts, want, &above);
     memset(counts, 0, bytes);
     for (size_t i = 0; i < n; i++) {
-        const uint32_t bits = bits_of_size(difference_at(x, base, i));
+        const uint32_t bits = bits_of_size(x[i] - base[i]);
         if (bits >> 16 == high)
             counts[bits & UINT16_MAX]++;
     }
@@ -175,7 +170,7 @@ static double elect_value(const pl_blend *b, const float *const *sources,
 {
     double kept[PL_BLEND_SOURCES_MAX], sum = 0, mean = 0, weight = 0;
     for (int s = 0; s < b->n_sources; s++) {
-        const float d = difference_at(sources[s], base, i);
+        const float d = sources[s][i] - base[i];
         kept[s] = bits_of_size(d) >= thresholds[s] ? (double)d : 0;
         sum += b->weights[s] * kept[s];
     }

@@ -221,9 +221,6 @@ uint64_t pl_equalizing_bytes(const pl_outer *outer, const pl_topology *t)
     return most;
 }
 
-/* With noloco the weight is 1/n, because the updates are already weighted by the shares
- * of their paths. If each update is merged alone, its weight is the number of holders
- * times its path's share; this is 1 if all paths weigh the same. */
 /* With a quorum the mean is always weighted; without outer.weighted all weights are 1.
  */
 double pl_round_record_weight(const pl_contract *c, int path)
@@ -231,6 +228,9 @@ double pl_round_record_weight(const pl_contract *c, int path)
     return c->quorum < c->n_contributors && !c->weighted ? 1 : c->weights[path];
 }
 
+/* With noloco the weight is 1/n, because the updates are already weighted by the shares
+ * of their paths. If each update is merged alone, its weight is the number of holders
+ * times its path's share; this is 1 if all paths weigh the same. */
 double pl_round_weight(const pl_contract *c, int path, double weight, double total,
                        int n)
 {

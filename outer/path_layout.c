@@ -103,11 +103,6 @@ uint64_t pl_path_state_bytes(const pl_arm *arm, size_t n_params)
     return bytes;
 }
 
-static double bound_of(const pl_codec_options *codec, const pl_topology *t, int module)
-{
-    return (double)pl_codec_module_bound(codec, t, module, 1);
-}
-
 void pl_phase_bytes(const pl_arm *arm, const pl_topology *t, double *up, double *down)
 {
     const pl_outer *outer = &arm->outer;
@@ -118,7 +113,8 @@ void pl_phase_bytes(const pl_arm *arm, const pl_topology *t, double *up, double 
     for (int slot = 0; slot < pl_topology_n_slots(t); slot++) {
         const int module = pl_topology_module_of_path(t, slot, 0);
         const double params = (double)pl_topology_slot(t, slot)->n_params;
-        *up += bound_of(&outer->codec, t, module);
-        *down += whole ? params * sizeof(float) : bound_of(&outer->down, t, module);
+        *up += (double)pl_codec_module_bound(&outer->codec, t, module, 1);
+        *down += whole ? params * sizeof(float)
+                       : (double)pl_codec_module_bound(&outer->down, t, module, 1);
     }
 }

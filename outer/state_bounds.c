@@ -338,12 +338,26 @@ static pl_status check_own(const slot_check *k)
                                  : refuse_slot(k, "the own parameters", is, moved);
 }
 
-/* Takes the meeting before the phase again, with or without the mate. */
-static pl_status meet_again(const slot_check *k, const float *mate, bool *same)
+/* Checks the own parameters and the velocity with which the phase began: takes the
+ * meeting before the phase again, with or without the mate. */
+static pl_status check_begin(const slot_check *k)
 {
     const pl_state_claim *c = k->claim;
+    const int index = c->path * pl_topology_n_replicas(c->topology) + c->replica;
     const pl_path_layout *l = &k->layout;
-    float *start = k->work[4];
+    const pl_state_source *s = &c->source;
+    float *start = k->work[4], *scratch = k->work[6], *update = k->work[7];
+    bool known = true;
+    int mate = index;
+    if (c->phase > 0)
+        PL_CHECK(pl_round_mate(k->of, index, c->phase - 1, &mate));
+    if (mate != index && s->was_split &&
+        s->was_split(s->context, k->slot, c->phase - 1))
+        mate = index;
+    if (mate != index)
+        PL_CHECK(read_update(k, mate, c->phase - 1, update, &known));
+    if (!known)
+        return PL_OK;
     pl_holder h = {.of = k->of,
                    .path = c->path,
                    .phase = c->phase,
@@ -357,32 +371,10 @@ static pl_status meet_again(const slot_check *k, const float *mate, bool *same)
     read_slot(k, &c->before, l->last, h.last);
     if (h.before)
         read_slot(k, &c->before, l->before, h.before);
-    PL_CHECK(pl_holder_begin(&h, mate, mate ? mate + k->n : NULL, start));
-    *same = same_vector(k, l->params, start, k->work[6]) &&
-            same_vector(k, l->velocity, h.velocity, k->work[6]);
-    return PL_OK;
-}
-
-/* Checks the own parameters and the velocity with which the phase began. */
-static pl_status check_begin(const slot_check *k)
-{
-    const pl_state_claim *c = k->claim;
-    const int index = c->path * pl_topology_n_replicas(c->topology) + c->replica;
-    float *update = k->work[7];
-    const pl_state_source *s = &c->source;
-    bool known = true, same;
-    int mate = index;
-    if (c->phase > 0)
-        PL_CHECK(pl_round_mate(k->of, index, c->phase - 1, &mate));
-    if (mate != index && s->was_split &&
-        s->was_split(s->context, k->slot, c->phase - 1))
-        mate = index;
-    if (mate != index)
-        PL_CHECK(read_update(k, mate, c->phase - 1, update, &known));
-    if (!known)
-        return PL_OK;
-    PL_CHECK(meet_again(k, mate != index ? update : NULL, &same));
-    return same
+    PL_CHECK(pl_holder_begin(&h, mate != index ? update : NULL,
+                             mate != index ? update + k->n : NULL, start));
+    return same_vector(k, l->params, start, scratch) &&
+                   same_vector(k, l->velocity, h.velocity, scratch)
                ? PL_OK
                : pl_fail(PL_ERR_DATA,
                          "the own parameters or the velocity of %s in the path's state "
@@ -534,23 +526,6 @@ done:
     return status;
 }
 
-static pl_status check_finite(const pl_state_claim *c, int v, size_t n_params)
-{
-    float x[BLOCK];
-    for (size_t first = 0; first < n_params; first += BLOCK) {
-        const size_t n = n_params - first < BLOCK ? n_params - first : BLOCK;
-        bool good = true;
-        pl_path_read(c->after.kinds[v], c->after.at[v], n_params, first, n, x);
-        for (size_t i = 0; i < n; i++)
-            good = good && fabsf(x[i]) <= FLT_MAX;
-        if (!good)
-            return pl_fail(
-                PL_ERR_DATA,
-                "vector %d of the path's state has a value that is not finite", v);
-    }
-    return PL_OK;
-}
-
 pl_state_view pl_state_view_of(const pl_arm *arm, size_t n_params, const void *packed)
 {
     pl_state_view view = {{NULL}, {PL_STATE_F32}};
@@ -567,9 +542,20 @@ pl_state_view pl_state_view_of(const pl_arm *arm, size_t n_params, const void *p
 pl_status pl_state_check(const pl_state_claim *c)
 {
     const size_t n_params = pl_topology_path_params(c->topology);
+    float x[BLOCK];
     if (c->arm->outer.state != PL_STATE_LOCAL)
         PL_CHECK(check_moments(c, n_params));
     for (int v = 2; v < pl_path_layout_of(c->arm).n_vectors; v++)
-        PL_CHECK(check_finite(c, v, n_params));
+        for (size_t first = 0; first < n_params; first += BLOCK) {
+            const size_t n = n_params - first < BLOCK ? n_params - first : BLOCK;
+            bool good = true;
+            pl_path_read(c->after.kinds[v], c->after.at[v], n_params, first, n, x);
+            for (size_t i = 0; i < n; i++)
+                good = good && fabsf(x[i]) <= FLT_MAX;
+            if (!good)
+                return pl_fail(
+                    PL_ERR_DATA,
+                    "vector %d of the path's state has a value that is not finite", v);
+        }
     return check_slots(c, n_params);
 }

@@ -15,7 +15,7 @@ static const outer_method *const methods[PL_METHOD_COUNT] = {
     [PL_METHOD_ISO] = &method_iso,
 };
 static const char *const rules[] = {"nesterov", "heavy-ball"};
-static const char *const gaps[] = {"none", "norm", "constant"};
+static const char *const gaps[] = {"none", "norm"};
 
 /* Finds the index of `text` in `names`. The message of ERR_CONFIG has the most similar
  * name and the list of all names. */

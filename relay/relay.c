@@ -101,16 +101,6 @@ static void own_uploads(relay *r, const pl_peer *peer)
     memcpy(&s->owner, peer->key.bytes, sizeof s->owner);
 }
 
-/* Returns the bytes of the key's updates that wait in groups. */
-static uint64_t held_bytes(const relay *r, const pl_peer *peer)
-{
-    uint64_t sum = 0;
-    for (size_t i = 0; i < r->n_questions; i++)
-        if (pl_pubkey_equal(&r->questions[i].peer.key, &peer->key))
-            sum += r->questions[i].bytes;
-    return sum;
-}
-
 /* Keeps the pieces of an update that can be added to others, and forwards all other
  * pieces. The first bytes, which a question for room has, show whether the blob is a
  * homomorphic update. An update is not kept if it claims more values than fit into the
@@ -118,15 +108,19 @@ static uint64_t held_bytes(const relay *r, const pl_peer *peer)
 static pl_status on_put_blob(relay *r, const pl_peer *peer, pl_message *m)
 {
     staging_piece p;
-    uint64_t there = 0, n = 0;
+    uint64_t there = 0, n = 0, held = 0;
     own_uploads(r, peer);
+    /* the bytes of the key's updates that wait in groups */
+    for (size_t i = 0; i < r->n_questions; i++)
+        if (pl_pubkey_equal(&r->questions[i].peer.key, &peer->key))
+            held += r->questions[i].bytes;
     const bool good = staging_read(m, &p) == PL_OK;
     const void *head = !good ? NULL : p.len > 0 ? p.data : p.head.at;
     const bool is_kept =
         good &&
         (staging_has(&r->uploads, &p.hash) ||
          (p.offset == 0 && p.total <= r->uploads.limit &&
-          !staging_holder_is_full(&r->uploads, p.total + held_bytes(r, peer)) &&
+          !staging_holder_is_full(&r->uploads, p.total + held) &&
           pl_codec_claims_homomorphic(head, p.len > 0 ? p.len : p.head.len, &n) &&
           n <= r->uploads.limit / sizeof(float)));
     if (!is_kept) {

@@ -22,12 +22,6 @@ static bool fits_group(const relay_group *g, const pl_submit_message *s)
     return true;
 }
 
-static void append_part(relay_group *g, relay_part *part)
-{
-    g->parts[g->n_parts++] = part;
-    g->n_contributors += part->submit.n;
-}
-
 void relay_groups_add(relay_groups *all, relay_part *part)
 {
     relay_group **at = &all->first;
@@ -43,16 +37,16 @@ void relay_groups_add(relay_groups *all, relay_part *part)
         info.contributors == part->submit.n)
         limit = info.n_contributors < PL_SUBMISSION_MAX ? info.n_contributors
                                                         : PL_SUBMISSION_MAX;
-    for (; *at; at = &(*at)->next)
-        if (limit == (*at)->limit && fits_group(*at, &part->submit)) {
-            append_part(*at, part);
-            return;
-        }
-    relay_group *g = pl_alloc(sizeof *g);
-    g->limit = limit;
-    g->since_ms = pl_now_ms();
-    append_part(g, part);
-    *at = g;
+    while (*at && (limit != (*at)->limit || !fits_group(*at, &part->submit)))
+        at = &(*at)->next;
+    if (!*at) {
+        *at = pl_alloc(sizeof **at);
+        (*at)->limit = limit;
+        (*at)->since_ms = pl_now_ms();
+    }
+    relay_group *g = *at;
+    g->parts[g->n_parts++] = part;
+    g->n_contributors += part->submit.n;
 }
 
 relay_group *relay_groups_take(relay_groups *all, const pl_relay_options *options,

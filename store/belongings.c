@@ -76,14 +76,8 @@ pl_status pl_row_each_blob(const pl_row *row, pl_blob_fn fn, void *context)
 }
 
 /* ---- listing the rows of a name ---- */
-typedef struct row_walk {
-    const char *refs;
-    pl_row_fn fn;
-    void *context;
-} row_walk;
-
 static pl_status walk_family(pl_store *store, kv_family family, kv_slice prefix,
-                             bool whole, const row_walk *walk)
+                             bool whole, pl_row_fn fn, void *context)
 {
     bool valid = false;
     kv_slice key, value;
@@ -100,7 +94,7 @@ static pl_status walk_family(pl_store *store, kv_family family, kv_slice prefix,
                       .key_len = key.len,
                       .value = value.data,
                       .value_len = value.len};
-        PL_TRY(walk->fn(walk->context, &row));
+        PL_TRY(fn(context, &row));
     }
 done:
     kv_cursor_close(&cursor);
@@ -110,15 +104,14 @@ done:
 pl_status pl_store_each_row(pl_store *store, const char *name, const char *refs,
                             pl_row_fn fn, void *context)
 {
-    row_walk walk = {refs, fn, context};
     PL_CHECK(check_name("module, path or object", name));
     row_key module = key_of_versions(name), own = key_of_name(name),
             below = key_of_name(refs);
-    PL_CHECK(walk_family(store, KV_VERSION, key_slice(&module), false, &walk));
-    PL_CHECK(walk_family(store, KV_PENDING, key_slice(&module), false, &walk));
-    PL_CHECK(walk_family(store, KV_PATH, key_slice(&own), true, &walk));
-    PL_CHECK(walk_family(store, KV_OBJECT, key_slice(&own), true, &walk));
-    return walk_family(store, KV_REF, key_slice(&below), false, &walk);
+    PL_CHECK(walk_family(store, KV_VERSION, key_slice(&module), false, fn, context));
+    PL_CHECK(walk_family(store, KV_PENDING, key_slice(&module), false, fn, context));
+    PL_CHECK(walk_family(store, KV_PATH, key_slice(&own), true, fn, context));
+    PL_CHECK(walk_family(store, KV_OBJECT, key_slice(&own), true, fn, context));
+    return walk_family(store, KV_REF, key_slice(&below), false, fn, context);
 }
 
 static bool has_name_row(pl_store *store, kv_family family, const char *name)
@@ -138,33 +131,13 @@ bool pl_store_has_name(pl_store *store, const char *name)
 }
 
 /* ---- writing rows that come from another store ---- */
-static pl_status write_version(pl_txn *txn, row_view *view)
-{
-    pl_version v;
-    head_record head;
-    bool exists = false;
-    pl_status status = PL_OK;
-    PL_CHECK(version_decode(view, &v));
-    PL_TRY(head_read(txn_source(txn), v.module, &head, &exists));
-    if (v.number != (exists ? head.number + 1 : 0))
-        PL_TRY(pl_fail(PL_ERR_STALE,
-                       "version %llu of %s cannot be copied, because version %lld is "
-                       "the newest one in the new store",
-                       (unsigned long long)v.number, v.module,
-                       exists ? (long long)head.number : -1LL));
-    v.sequence = txn->sequence;
-    version_write(txn->batch, &v);
-    head.number = v.number;
-    head_write(txn->batch, v.module, &head);
-done:
-    pl_version_clear(&v);
-    return status;
-}
-
 pl_status pl_txn_put_row(pl_txn *txn, const char *name, const pl_row *row)
 {
     row_view view;
     row_blobs blobs = {0};
+    pl_version v = {0};
+    head_record head;
+    bool exists = false;
     const kv_family family = (kv_family)row->family;
     const kv_slice key = slice_of(row->key, row->key_len),
                    value = slice_of(row->value, row->value_len);
@@ -175,12 +148,24 @@ pl_status pl_txn_put_row(pl_txn *txn, const char *name, const pl_row *row)
         PL_TRY(blob_check(txn, &blobs.list[i], "a blob of a copied row", name));
     if (family == KV_VERSION) {
         PL_TRY(row_open(family, key, value, &view));
-        PL_TRY(write_version(txn, &view));
+        PL_TRY(version_decode(&view, &v));
+        PL_TRY(head_read(txn_source(txn), v.module, &head, &exists));
+        if (v.number != (exists ? head.number + 1 : 0))
+            PL_TRY(pl_fail(PL_ERR_STALE,
+                           "version %llu of %s cannot be copied, because version %lld "
+                           "is the newest one in the new store",
+                           (unsigned long long)v.number, v.module,
+                           exists ? (long long)head.number : -1LL));
+        v.sequence = txn->sequence;
+        version_write(txn->batch, &v);
+        head.number = v.number;
+        head_write(txn->batch, v.module, &head);
     } else
         kv_put(txn->batch, family, key, value);
     for (size_t i = 0; i < blobs.n; i++)
         PL_TRY(txn_spoil(txn, blob_hold(txn, &blobs.list[i])));
 done:
+    pl_version_clear(&v);
     pl_free(blobs.list);
     return status;
 }

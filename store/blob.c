@@ -21,7 +21,7 @@ static const char *short_hash(const pl_hash *hash, char text[PL_HASH_TEXT])
     return text;
 }
 
-static size_t chunk_bytes_at(uint64_t bytes, uint64_t offset)
+size_t chunk_bytes_at(uint64_t bytes, uint64_t offset)
 {
     uint64_t rest = bytes - offset;
     return rest < PL_CHUNK_BYTES ? (size_t)rest : PL_CHUNK_BYTES;
@@ -45,9 +45,9 @@ enum {
     THREADS_MAX = 4
 };
 
-static size_t blob_chunks(const blob_record *blob)
+size_t blob_chunks(uint64_t bytes)
 {
-    return (size_t)((blob->bytes + PL_CHUNK_BYTES - 1) / PL_CHUNK_BYTES);
+    return (size_t)((bytes + PL_CHUNK_BYTES - 1) / PL_CHUNK_BYTES);
 }
 
 /* Hashes up to TOGETHER chunks, starting at byte `at`; returns their number. */
@@ -98,7 +98,7 @@ static int hash_threads(void)
  * large blob in several threads, if they can be started. */
 static void identify(const uint8_t *data, blob_record *blob, pl_hash *out)
 {
-    const size_t n = blob_chunks(blob), n_groups = (n + TOGETHER - 1) / TOGETHER;
+    const size_t n = blob_chunks(blob->bytes), n_groups = (n + TOGETHER - 1) / TOGETHER;
     const int n_threads = hash_threads();
     bool is_hashed = false;
     if (n_threads > 1 && n_groups > 1) {
@@ -249,42 +249,41 @@ static pl_status read_wanted_chunk(const wanted_chunk *w, bool checked)
     return PL_OK;
 }
 
-/* Reads chunks and checks their hashes together. False: read them one by one. */
-static bool read_some(const wanted_chunk *wanted, size_t n)
-{
-    chunk_view *chunks = pl_alloc(n * sizeof *chunks);
-    pl_hash *ids = pl_alloc(n * sizeof *ids);
-    size_t *bytes = pl_alloc(n * sizeof *bytes);
-    for (size_t i = 0; i < n; i++) {
-        ids[i] = blob_chunk(&wanted[i].range->blob, wanted[i].index);
-        bytes[i] = bytes_of_chunk(&wanted[i]);
-    }
-    row_source from = store_source(wanted->range->store);
-    bool good = chunk_open_all(from, ids, bytes, n, chunks) == PL_OK;
-    for (size_t i = 0; good && i < n; i++) {
-        copy_part(&wanted[i], &chunks[i]);
-        chunk_close(&chunks[i]);
-    }
-    pl_free_all(chunks, ids, bytes);
-    return good;
-}
-
 /* The chunks of ranges in one store, which are read in groups. */
 typedef struct group_read {
     const wanted_chunk *wanted;
     size_t n, n_groups;
 } group_read;
 
-/* Reads a group of chunks together, or else singly, to find the damaged one. */
+/* Reads a group of chunks and checks their hashes together, or else singly, to find the
+ * damaged one. */
 static pl_status read_group(void *context, size_t item, int thread)
 {
     const group_read *g = context;
-    size_t first = item * g->n / g->n_groups, end = (item + 1) * g->n / g->n_groups;
+    const size_t first = item * g->n / g->n_groups,
+                 end = (item + 1) * g->n / g->n_groups;
+    const wanted_chunk *wanted = g->wanted + first;
+    const size_t n = end - first;
+    bool good = false;
     (void)thread;
-    if (end - first > 1 && read_some(g->wanted + first, end - first))
-        return PL_OK;
-    for (size_t i = first; i < end; i++)
-        PL_CHECK(read_wanted_chunk(&g->wanted[i], true));
+    if (n > 1) {
+        const row_source from = store_source(wanted->range->store);
+        chunk_view *chunks = pl_alloc(n * sizeof *chunks);
+        pl_hash *ids = pl_alloc(n * sizeof *ids);
+        size_t *bytes = pl_alloc(n * sizeof *bytes);
+        for (size_t i = 0; i < n; i++) {
+            ids[i] = blob_chunk(&wanted[i].range->blob, wanted[i].index);
+            bytes[i] = bytes_of_chunk(&wanted[i]);
+        }
+        good = chunk_open_all(from, ids, bytes, n, chunks) == PL_OK;
+        for (size_t i = 0; good && i < n; i++) {
+            copy_part(&wanted[i], &chunks[i]);
+            chunk_close(&chunks[i]);
+        }
+        pl_free_all(chunks, ids, bytes);
+    }
+    for (size_t i = 0; !good && i < n; i++)
+        PL_CHECK(read_wanted_chunk(&wanted[i], true));
     return PL_OK;
 }
 
@@ -361,9 +360,11 @@ static pl_status read_once(blob_range range, bool checked)
  * objects were dropped from the engine. So if reading fails, the follower catches up
  * with the writer and reads once more. If the blob no longer exists then, the error is
  * ERR_NOT_FOUND and not ERR_DAMAGED. */
-static pl_status read_blob(pl_store *store, blob_range range, bool checked)
+static pl_status read_blob(pl_store *store, const pl_hash *blob, uint64_t offset,
+                           size_t len, void *out, bool checked)
 {
-    range.store = store;
+    const blob_range range = {
+        .store = store, .id = blob, .offset = offset, .len = len, .out = out};
     pl_status status = read_once(range, checked);
     if ((status != PL_ERR_DAMAGED && status != PL_ERR_NOT_FOUND) ||
         store->mode != PL_STORE_READ)
@@ -375,17 +376,13 @@ static pl_status read_blob(pl_store *store, blob_range range, bool checked)
 pl_status pl_store_read_blob(pl_store *store, const pl_hash *blob, uint64_t offset,
                              size_t len, void *out)
 {
-    return read_blob(store,
-                     (blob_range){.id = blob, .offset = offset, .len = len, .out = out},
-                     true);
+    return read_blob(store, blob, offset, len, out, true);
 }
 
 pl_status pl_store_copy_blob(pl_store *store, const pl_hash *blob, uint64_t offset,
                              size_t len, void *out)
 {
-    return read_blob(store,
-                     (blob_range){.id = blob, .offset = offset, .len = len, .out = out},
-                     false);
+    return read_blob(store, blob, offset, len, out, false);
 }
 
 /* Reads all blobs together. If the store is open for reading, reads the blobs one by
@@ -486,28 +483,6 @@ static pl_status flow_item(void *context, size_t item, int thread)
     return PL_OK;
 }
 
-/* Decides whether put_flowing may put the blob, which hashes and puts at the same time.
- * The blob must be so large that it gets a table file, and the store must have no chunk
- * of the blob's first group: then the blob is probably new. (Only the hash of the
- * complete blob shows whether the blob really is new.) If the blob might not fit on the
- * disk, *out is false, and pl_txn_put_blob counts its new bytes first. */
-static pl_status flows(const pl_txn *txn, const uint8_t *data, blob_record *blob,
-                       bool *out)
-{
-    uint64_t new_bytes = 0;
-    *out = blob->bytes >= txn->store->bulk_bytes && blob->bytes >= 2 * GROUP_BYTES;
-    if (!*out)
-        return PL_OK;
-    hash_chunks(data, 0, blob->bytes, &blob->chunks);
-    pl_status status = count_new(txn, blob, &new_bytes);
-    *out = status == PL_OK && new_bytes == GROUP_BYTES &&
-           store_check_space(txn->store, "the commit",
-                             blob->bytes + STORE_SPARE_BYTES) == PL_OK;
-    if (!*out)
-        pl_buf_clear(&blob->chunks);
-    return status;
-}
-
 static pl_status put_flowing(pl_txn *txn, const uint8_t *data, blob_record *blob,
                              pl_hash *out)
 {
@@ -518,7 +493,7 @@ static pl_status put_flowing(pl_txn *txn, const uint8_t *data, blob_record *blob
     /* Puts a group of chunks while the next group is hashed. The hashes of the first
      * group are known at the start. */
     blob_flow f = {.txn = txn, .data = data, .blob = blob};
-    size_t known = TOGETHER, n = blob_chunks(blob);
+    size_t known = TOGETHER, n = blob_chunks(blob->bytes);
     for (; known < n; known += f.n_next) {
         PL_CHECK(pl_parallel(2, 2, flow_item, &f));
         pl_buf_append(&blob->chunks, f.next, f.n_next * sizeof *f.next);
@@ -543,14 +518,24 @@ static pl_status put_flowing(pl_txn *txn, const uint8_t *data, blob_record *blob
  * record of the transaction names it, it is deleted just before the commit. */
 pl_status pl_txn_put_blob(pl_txn *txn, const void *data, uint64_t bytes, pl_hash *out)
 {
-    bool flowing = false, found = false;
+    bool found = false;
     uint64_t new_bytes = 0;
     blob_record blob = {.bytes = bytes}, old = {0};
     pl_status status = PL_OK;
-    PL_TRY(flows(txn, data, &blob, &flowing));
-    if (flowing) {
-        PL_TRY(txn_spoil(txn, put_flowing(txn, data, &blob, out)));
-        goto done;
+    /* A blob that gets a table file is hashed and put at the same time if the store has
+     * no chunk of its first group: then the blob is probably new. (Only the hash of the
+     * complete blob shows whether it really is new.) If the blob might not fit on the
+     * disk, its new bytes are counted first. */
+    if (bytes >= txn->store->bulk_bytes && bytes >= 2 * GROUP_BYTES) {
+        hash_chunks(data, 0, bytes, &blob.chunks);
+        PL_TRY(count_new(txn, &blob, &new_bytes));
+        if (new_bytes == GROUP_BYTES &&
+            store_check_space(txn->store, "the commit", bytes + STORE_SPARE_BYTES) ==
+                PL_OK) {
+            PL_TRY(txn_spoil(txn, put_flowing(txn, data, &blob, out)));
+            goto done;
+        }
+        pl_buf_clear(&blob.chunks);
     }
     identify(data, &blob, out);
     PL_TRY(blob_read(txn_source(txn), out, &old, &found));

@@ -20,11 +20,6 @@ struct bulk_place {
     uint32_t number;
 };
 
-static const char *incoming(const pl_store *store, char path[PL_PATH_MAX])
-{
-    return pl_join(path, store->folder, "INCOMING");
-}
-
 /* ---- when a store is opened ---- */
 pl_status bulk_clean(pl_store *store)
 {
@@ -32,7 +27,7 @@ pl_status bulk_clean(pl_store *store)
     bool any = false;
     row_key first = key_of_pack(store->sequence + 1, 0);
     row_key last = key_of_pack(UINT64_MAX, UINT32_MAX);
-    PL_CHECK(pl_remove_tree(incoming(store, path)));
+    PL_CHECK(pl_remove_tree(pl_join(path, store->folder, "INCOMING")));
     kv_slice key, value;
     kv_batch *batch = NULL;
     kv_cursor *walk = kv_cursor_open(store->db, NULL, KV_PACK, (kv_slice){"", 0});
@@ -63,15 +58,6 @@ done:
 }
 
 /* ---- while a transaction grows ---- */
-/* RocksDB refuses batches of 4 GiB and keeps a batch in memory several times, so a
- * batch that has so many bytes gets no further chunks. Small blobs then share files,
- * which get no further blob if they have as many bytes. */
-static uint64_t many_bytes(const pl_store *store)
-{
-    enum { LARGE_BLOBS = 64 };
-    return LARGE_BLOBS * store->bulk_bytes;
-}
-
 pl_status bulk_finish(const pl_txn *txn)
 {
     bulk_file *file = txn->files;
@@ -80,17 +66,22 @@ pl_status bulk_finish(const pl_txn *txn)
 
 pl_status bulk_begin(pl_txn *txn, uint64_t new_bytes)
 {
+    enum { LARGE_BLOBS = 64 };
     char folder[PL_PATH_MAX], name[32];
     pl_store *store = txn->store;
+    /* RocksDB refuses batches of 4 GiB and keeps a batch in memory several times, so a
+     * batch that has so many bytes gets no further chunks. Small blobs then share
+     * files, which get no further blob if they have as many bytes. */
+    const uint64_t many_bytes = LARGE_BLOBS * store->bulk_bytes;
     const bool is_small = new_bytes < store->bulk_bytes;
-    if (new_bytes == 0 || (is_small && kv_batch_bytes(txn->batch) < many_bytes(store)))
+    if (new_bytes == 0 || (is_small && kv_batch_bytes(txn->batch) < many_bytes))
         return PL_OK; /* the batch takes the chunks */
     PL_CHECK(store_check_space(store, "the commit", new_bytes + STORE_SPARE_BYTES));
     const uint64_t open_bytes =
         txn->files && txn->files->table ? txn->files->small_bytes : 0;
-    if (!is_small || open_bytes == 0 || open_bytes >= many_bytes(store)) {
+    if (!is_small || open_bytes == 0 || open_bytes >= many_bytes) {
         PL_CHECK(bulk_finish(txn));
-        incoming(store, folder);
+        pl_join(folder, store->folder, "INCOMING");
         if (store->n_bulk == 0)
             PL_CHECK(pl_make_folders(folder));
         bulk_file *file = pl_alloc(sizeof *file);
@@ -208,22 +199,38 @@ static pl_status next_of_pack(kv_cursor *walk, bool *valid, kv_slice *key,
     return PL_OK;
 }
 
-/* Rows in one file may have been deleted by entries in another file. If that other file
- * is dropped, the rows reappear. This function deletes the rows again. `seen` has the
- * numbers of the chunks that existed before the drop, in rising order. */
-static pl_status delete_again(const pl_txn *txn, uint64_t pack, const pl_buf *seen)
+/* Drops the files of a pack whose keys all lie between two chunks that still exist. The
+ * function reads all keys of the pack. */
+static pl_status drop_gaps(const pl_txn *txn, uint64_t pack)
 {
     pl_status status = PL_OK;
+    kv *db = txn->store->db;
     kv_slice key;
     bool valid = false;
-    uint32_t number = 0;
-    size_t n = seen->len / sizeof(uint32_t), i = 0;
-    const uint32_t *numbers = (const void *)seen->data;
+    uint32_t from = 0, number = 0;
+    pl_buf seen = {0}; /* the numbers of the chunks that exist, in rising order */
+    kv_batch *batch = NULL;
+    kv_cursor *again = NULL;
     row_key prefix = key_of_number(pack);
-    kv_batch *batch = kv_batch_create(txn->store->db);
-    kv_cursor *walk = kv_cursor_open(txn->store->db, NULL, KV_PACK, key_slice(&prefix));
+    kv_cursor *walk = kv_cursor_open(db, NULL, KV_PACK, key_slice(&prefix));
     for (;;) {
         PL_TRY(next_of_pack(walk, &valid, &key, &number));
+        if (!valid)
+            break;
+        if (number > from)
+            PL_TRY(drop_from_to(db, pack, from, number - 1));
+        pl_buf_append(&seen, &number, sizeof number);
+        from = number + 1;
+    }
+    PL_TRY(drop_from_to(db, pack, from, UINT32_MAX));
+    /* Rows in one file may have been deleted by entries in another file. If that other
+     * file was dropped, the rows reappear, and are deleted again. */
+    batch = kv_batch_create(db);
+    again = kv_cursor_open(db, NULL, KV_PACK, key_slice(&prefix));
+    const size_t n = seen.len / sizeof number;
+    const uint32_t *numbers = (const void *)seen.data;
+    for (size_t i = 0;;) {
+        PL_TRY(next_of_pack(again, &valid, &key, &number));
         if (!valid)
             break;
         while (i < n && numbers[i] < number)
@@ -232,36 +239,10 @@ static pl_status delete_again(const pl_txn *txn, uint64_t pack, const pl_buf *se
             kv_delete(batch, KV_PACK, key);
     }
     if (kv_batch_count(batch) > 0)
-        status = kv_commit(txn->store->db, batch);
+        status = kv_commit(db, batch);
 done:
-    kv_cursor_close(&walk);
+    kv_cursor_close(&again);
     kv_batch_destroy(&batch);
-    return status;
-}
-
-/* Drops the files of a pack whose keys all lie between two chunks that still exist. The
- * function reads all keys of the pack. */
-static pl_status drop_gaps(const pl_txn *txn, uint64_t pack)
-{
-    pl_status status = PL_OK;
-    kv_slice key;
-    bool valid = false;
-    uint32_t from = 0, number = 0;
-    pl_buf seen = {0};
-    row_key prefix = key_of_number(pack);
-    kv_cursor *walk = kv_cursor_open(txn->store->db, NULL, KV_PACK, key_slice(&prefix));
-    for (;;) {
-        PL_TRY(next_of_pack(walk, &valid, &key, &number));
-        if (!valid)
-            break;
-        if (number > from)
-            PL_TRY(drop_from_to(txn->store->db, pack, from, number - 1));
-        pl_buf_append(&seen, &number, sizeof number);
-        from = number + 1;
-    }
-    PL_TRY(drop_from_to(txn->store->db, pack, from, UINT32_MAX));
-    status = delete_again(txn, pack, &seen);
-done:
     kv_cursor_close(&walk);
     pl_buf_destroy(&seen);
     return status;

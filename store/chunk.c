@@ -56,48 +56,33 @@ const chunk_places pack_places = {.get = get_pack_row,
 /* Reads a chunk without checking its hash. This is enough for a base: if the base is
  * damaged, the chunk decoded with it fails the check of its hash. */
 static pl_status load_at(row_source from, const pl_hash *id, const chunk_record *chunk,
-                         int depth, chunk_view *out);
-
-static pl_status load_base(row_source from, const chunk_record *chunk, int i, int depth,
-                           chunk_view *out)
-{
-    chunk_record base;
-    bool found = false;
-    PL_CHECK(chunk_read(from, &chunk->bases[i], &base, &found));
-    if (!found || base.bytes != chunk->bytes || depth >= CHUNK_DEPTH_MAX)
-        return pl_fail(
-            PL_ERR_DAMAGED,
-            "a chunk from which it is computed is missing or has a different size, or "
-            "the chain of such chunks is too long; restore the store from a copy");
-    return load_at(from, &chunk->bases[i], &base, depth + 1, out);
-}
-
-static pl_status load_coded(row_source from, const chunk_record *chunk, int depth,
-                            chunk_view *out)
-{
-    chunk_view a = {.data = NULL}, b = {.data = NULL};
-    pl_status status = PL_OK;
-    if (chunk->coding == CHUNK_DELTA) {
-        PL_TRY(load_base(from, chunk, 0, depth, &a));
-        PL_TRY(load_base(from, chunk, 1, depth, &b));
-    }
-    PL_TRY(delta_decode(out->data, out->len, a.data, b.data, (size_t)chunk->bytes,
-                        &out->decoded));
-    out->data = out->decoded.data;
-    out->len = out->decoded.len;
-done:
-    chunk_close(&a);
-    chunk_close(&b);
-    return status;
-}
-
-static pl_status load_at(row_source from, const pl_hash *id, const chunk_record *chunk,
                          int depth, chunk_view *out)
 {
+    chunk_view bases[2] = {{.data = NULL}, {.data = NULL}};
+    pl_status status = PL_OK;
     *out = (chunk_view){.data = NULL};
-    pl_status status = from.store->places->get(&from, id, chunk, out);
-    if (status == PL_OK && chunk->coding != CHUNK_RAW)
-        status = load_coded(from, chunk, depth, out);
+    PL_TRY(from.store->places->get(&from, id, chunk, out));
+    for (int i = 0; i < 2 && chunk->coding == CHUNK_DELTA; i++) {
+        chunk_record base;
+        bool found = false;
+        PL_TRY(chunk_read(from, &chunk->bases[i], &base, &found));
+        if (!found || base.bytes != chunk->bytes || depth >= CHUNK_DEPTH_MAX)
+            PL_TRY(pl_fail(
+                PL_ERR_DAMAGED,
+                "a chunk from which it is computed is missing or has a different size, "
+                "or the chain of such chunks is too long; restore the store from a "
+                "copy"));
+        PL_TRY(load_at(from, &chunk->bases[i], &base, depth + 1, &bases[i]));
+    }
+    if (chunk->coding != CHUNK_RAW) {
+        PL_TRY(delta_decode(out->data, out->len, bases[0].data, bases[1].data,
+                            (size_t)chunk->bytes, &out->decoded));
+        out->data = out->decoded.data;
+        out->len = out->decoded.len;
+    }
+done:
+    chunk_close(&bases[0]);
+    chunk_close(&bases[1]);
     if (status != PL_OK)
         chunk_close(out);
     return status;

@@ -39,16 +39,6 @@ static uint32_t load_u32(const uint8_t *at)
     return bits;
 }
 
-/* Returns (o(a) + o(b)) / 2, rounded down, without overflow: the bits that both have,
- * plus half of the bits that differ. o() gives signed numbers; inverting their top bits
- * makes unsigned numbers with the same order, and the result is inverted back. */
-static uint32_t middle(uint32_t a, uint32_t b)
-{
-    const uint32_t top = 0x80000000u;
-    uint32_t x = order_of(a) ^ top, y = order_of(b) ^ top;
-    return ((x & y) + ((x ^ y) >> 1)) ^ top;
-}
-
 /* ---- groups of values ---- */
 typedef struct grouping {
     uint8_t group[EXPONENTS]; /* [exponent] the group of values with this exponent */
@@ -81,12 +71,19 @@ static void make_groups(const uint32_t *predicted, size_t n, grouping *out)
         out->start[++out->n_groups] = n;
 }
 
-/* Writes the predictions p of all values, in the order of the chunk. */
+/* Writes the predictions p of all values, in the order of the chunk: (o(a) + o(b)) / 2,
+ * rounded down, without overflow: the bits that both have, plus half of the bits that
+ * differ. o() gives signed numbers; inverting their top bits makes unsigned numbers
+ * with the same order, and the result is inverted back. */
 static void predict_values(const uint8_t *a, const uint8_t *b, size_t n,
                            uint32_t *predicted)
 {
-    for (size_t i = 0; i < n; i++)
-        predicted[i] = middle(load_u32(a + i * WIDTH), load_u32(b + i * WIDTH));
+    const uint32_t top = 0x80000000u;
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t x = order_of(load_u32(a + i * WIDTH)) ^ top;
+        const uint32_t y = order_of(load_u32(b + i * WIDTH)) ^ top;
+        predicted[i] = ((x & y) + ((x ^ y) >> 1)) ^ top;
+    }
 }
 
 /* ---- bytes of a group ---- */
@@ -127,15 +124,28 @@ static pl_status take_plane(walk *c, size_t n, pl_buf *out)
     return PL_OK;
 }
 
-/* ---- coding relative to two bases ---- */
-static pl_status encode_delta(const uint8_t *data, uint32_t *predicted, size_t n,
-                              pl_buf *out)
+/* ---- encoding and decoding a chunk ---- */
+/* Without bases, all bytes are compressed in planes. With bases, the bytes after the
+ * last whole float are stored unchanged. */
+pl_status delta_encode(const uint8_t *data, const uint8_t *a, const uint8_t *b,
+                       size_t len, pl_buf *out)
 {
+    size_t n = len / WIDTH, whole = n * WIDTH;
+    if (!a) {
+        uint8_t *plain = pl_alloc(len + 1);
+        pl_planes_split(data, n, WIDTH, plain);
+        memcpy(plain + whole, data + whole, len - whole);
+        pl_status zipped = pl_zip_huffman(plain, len, out);
+        pl_free(plain);
+        return zipped;
+    }
     grouping g;
     size_t next[EXPONENTS + 1];
     pl_buf work = {0};
     pl_status status = PL_OK;
+    uint32_t *predicted = pl_alloc((n + 1) * sizeof *predicted);
     uint32_t *sorted = pl_alloc((2 * n + 1) * sizeof *sorted);
+    predict_values(a, b, n, predicted);
     make_groups(predicted, n, &g);
     memcpy(next, g.start, sizeof next);
     for (size_t i = 0; i < n; i++) {
@@ -149,60 +159,10 @@ static pl_status encode_delta(const uint8_t *data, uint32_t *predicted, size_t n
         for (int p = 0; p < WIDTH; p++)
             PL_TRY(put_plane(planes + (size_t)p * count, count, &work, out));
     }
+    pl_buf_append(out, data + whole, len - whole);
 done:
     pl_buf_destroy(&work);
-    pl_free(sorted);
-    return status;
-}
-
-static pl_status decode_delta(walk *c, uint32_t *predicted, size_t n, uint8_t *out)
-{
-    grouping g;
-    size_t next[EXPONENTS + 1];
-    pl_buf planes = {0};
-    pl_status status = PL_OK;
-    uint32_t *sorted = pl_alloc((n + 1) * sizeof *sorted);
-    make_groups(predicted, n, &g);
-    memcpy(next, g.start, sizeof next);
-    for (int k = 0; k < g.n_groups; k++) {
-        size_t count = g.start[k + 1] - g.start[k];
-        pl_buf_clear(&planes);
-        for (int p = 0; p < WIDTH; p++)
-            PL_TRY(take_plane(c, count, &planes));
-        pl_planes_join(planes.data, count, WIDTH, (uint8_t *)(sorted + g.start[k]));
-    }
-    for (size_t i = 0; i < n; i++) {
-        uint32_t folded = sorted[next[g.group[exponent(predicted[i])]]++];
-        uint32_t d = folded >> 1 ^ (0u - (folded & 1));
-        uint32_t bits = order_of(predicted[i] + d);
-        memcpy(out + i * WIDTH, &bits, sizeof bits);
-    }
-done:
-    pl_buf_destroy(&planes);
-    pl_free(sorted);
-    return status;
-}
-
-/* ---- encoding and decoding a chunk ---- */
-/* Without bases, all bytes are compressed in planes. With bases, the bytes after the
- * last whole float are stored unchanged. */
-pl_status delta_encode(const uint8_t *data, const uint8_t *a, const uint8_t *b,
-                       size_t len, pl_buf *out)
-{
-    size_t n = len / WIDTH, whole = n * WIDTH;
-    if (!a) {
-        uint8_t *planes = pl_alloc(len + 1);
-        pl_planes_split(data, n, WIDTH, planes);
-        memcpy(planes + whole, data + whole, len - whole);
-        pl_status zipped = pl_zip_huffman(planes, len, out);
-        pl_free(planes);
-        return zipped;
-    }
-    uint32_t *predicted = pl_alloc((n + 1) * sizeof *predicted);
-    predict_values(a, b, n, predicted);
-    pl_status status = encode_delta(data, predicted, n, out);
-    pl_buf_append(out, data + whole, len - whole);
-    pl_free(predicted);
+    pl_free_all(predicted, sorted);
     return status;
 }
 
@@ -214,25 +174,45 @@ pl_status delta_decode(const uint8_t *coded, size_t coded_len, const uint8_t *a,
     pl_buf_reserve(out, len + 1);
     uint8_t *to = out->data + out->len;
     if (!a) {
-        pl_buf planes = {0};
-        pl_status unzipped = pl_unzip(coded, coded_len, len, &planes);
+        pl_buf plain = {0};
+        pl_status unzipped = pl_unzip(coded, coded_len, len, &plain);
         if (unzipped == PL_OK) {
-            pl_planes_join(planes.data, n, WIDTH, to);
-            memcpy(to + whole, planes.data + whole, len - whole);
+            pl_planes_join(plain.data, n, WIDTH, to);
+            memcpy(to + whole, plain.data + whole, len - whole);
             out->len += len;
         }
-        pl_buf_destroy(&planes);
+        pl_buf_destroy(&plain);
         return unzipped;
     }
+    grouping g;
+    size_t next[EXPONENTS + 1];
+    pl_buf planes = {0};
+    pl_status status = PL_OK;
     uint32_t *predicted = pl_alloc((n + 1) * sizeof *predicted);
+    uint32_t *sorted = pl_alloc((n + 1) * sizeof *sorted);
     predict_values(a, b, n, predicted);
-    pl_status status = decode_delta(&c, predicted, n, to);
-    pl_free(predicted);
-    PL_CHECK(status);
+    make_groups(predicted, n, &g);
+    memcpy(next, g.start, sizeof next);
+    for (int k = 0; k < g.n_groups; k++) {
+        size_t count = g.start[k + 1] - g.start[k];
+        pl_buf_clear(&planes);
+        for (int p = 0; p < WIDTH; p++)
+            PL_TRY(take_plane(&c, count, &planes));
+        pl_planes_join(planes.data, count, WIDTH, (uint8_t *)(sorted + g.start[k]));
+    }
     if (c.left != len - whole)
-        return pl_fail(PL_ERR_DAMAGED, "its coded bytes have the wrong length");
+        PL_TRY(pl_fail(PL_ERR_DAMAGED, "its coded bytes have the wrong length"));
+    for (size_t i = 0; i < n; i++) {
+        uint32_t folded = sorted[next[g.group[exponent(predicted[i])]]++];
+        uint32_t d = folded >> 1 ^ (0u - (folded & 1));
+        uint32_t bits = order_of(predicted[i] + d);
+        memcpy(to + i * WIDTH, &bits, sizeof bits);
+    }
     if (len - whole > 0)
         memcpy(to + whole, c.at, len - whole);
     out->len += len;
-    return PL_OK;
+done:
+    pl_buf_destroy(&planes);
+    pl_free_all(predicted, sorted);
+    return status;
 }

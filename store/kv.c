@@ -168,10 +168,18 @@ static pl_status database_failed(const char *verb, const char *path, char *error
 }
 
 /* ---- open and close ---- */
-/* Sets the options of the whole database. A follower uses the same options as the
- * writer, because both must agree about the column families. */
-static void set_durability(rocksdb_options_t *o, kv_mode mode)
+static pl_status make_options(kv *db, kv_mode mode)
 {
+    char *error = NULL;
+    rocksdb_options_t *plain = rocksdb_options_create();
+    db->options = rocksdb_options_create();
+    rocksdb_get_options_from_string(plain, STRICT, db->options, &error);
+    rocksdb_options_destroy(plain);
+    if (error)
+        return database_failed("set the options of", db->path, error);
+    /* The options of the whole database. A follower uses the same options as the
+     * writer, because both must agree about the column families. */
+    rocksdb_options_t *o = db->options;
     rocksdb_options_set_create_if_missing(o, mode == KV_MAKE);
     rocksdb_options_set_create_missing_column_families(o, mode == KV_MAKE);
     rocksdb_options_set_wal_recovery_mode(
@@ -195,18 +203,6 @@ static void set_durability(rocksdb_options_t *o, kv_mode mode)
     rocksdb_options_set_compression(o, rocksdb_no_compression);
     rocksdb_options_set_max_bytes_for_level_base(o, LEVEL_BASE_BYTES);
     rocksdb_options_set_arena_block_size(o, ARENA_BLOCK_BYTES);
-}
-
-static pl_status make_options(kv *db, kv_mode mode)
-{
-    char *error = NULL;
-    rocksdb_options_t *plain = rocksdb_options_create();
-    db->options = rocksdb_options_create();
-    rocksdb_get_options_from_string(plain, STRICT, db->options, &error);
-    rocksdb_options_destroy(plain);
-    if (error)
-        return database_failed("set the options of", db->path, error);
-    set_durability(db->options, mode);
     rocksdb_block_based_table_options_t *table = rocksdb_block_based_options_create();
     rocksdb_cache_t *cache = rocksdb_cache_create_lru(RECORD_CACHE_BYTES);
     rocksdb_block_based_options_set_filter_policy(
@@ -264,41 +260,11 @@ static bool lost_log(const kv *db, log_files before)
     return list_logs(db, before.newest).n < before.n;
 }
 
-/* Opens all families at once, because they are created together and never dropped. */
-static pl_status open_database(kv *db, kv_mode mode, const char *scratch)
+pl_status kv_open(const char *path, kv_mode mode, const char *scratch, kv **out)
 {
     const char *names[KV_FAMILY_COUNT];
     const rocksdb_options_t *options[KV_FAMILY_COUNT];
     char *error = NULL, current[PL_PATH_MAX];
-    const log_files before = list_logs(db, UINT64_MAX);
-    for (int f = 0; f < KV_FAMILY_COUNT; f++) {
-        names[f] = FAMILIES[f].name;
-        options[f] = f == KV_PACK ? db->pack_options : db->record_options;
-    }
-    /* Families that are missing, because making the database was interrupted, are
-     * created when it is opened. */
-    if (mode == KV_MAKE && !pl_path_exists(pl_join(current, db->path, "CURRENT")))
-        error = kv_make(db->path, names + 1, KV_FAMILY_COUNT - 1);
-    if (error)
-        return database_failed("open", db->path, error);
-    if (mode == KV_FOLLOW)
-        db->db = rocksdb_open_as_secondary_column_families(
-            db->options, db->place, scratch, KV_FAMILY_COUNT, names, options,
-            db->families, &error);
-    else if (mode == KV_LOOK)
-        db->db = rocksdb_open_for_read_only_column_families(
-            db->options, db->place, KV_FAMILY_COUNT, names, options, db->families, 0,
-            &error);
-    else
-        db->db = rocksdb_open_column_families(db->options, db->path, KV_FAMILY_COUNT,
-                                              names, options, db->families, &error);
-    if (error)
-        return database_failed("open", db->path, error);
-    return mode == KV_FOLLOW && lost_log(db, before) ? kv_refresh(db) : PL_OK;
-}
-
-pl_status kv_open(const char *path, kv_mode mode, const char *scratch, kv **out)
-{
     pl_status status;
     *out = NULL;
     pl_keep_blocks();
@@ -315,7 +281,34 @@ pl_status kv_open(const char *path, kv_mode mode, const char *scratch, kv **out)
             pl_copy_text(db->place, sizeof db->place, held);
     }
     PL_TRY(make_options(db, mode));
-    PL_TRY(open_database(db, mode, scratch));
+    const log_files before = list_logs(db, UINT64_MAX);
+    /* All families are opened at once, because they are created together and never
+     * dropped. */
+    for (int f = 0; f < KV_FAMILY_COUNT; f++) {
+        names[f] = FAMILIES[f].name;
+        options[f] = f == KV_PACK ? db->pack_options : db->record_options;
+    }
+    /* Families that are missing, because making the database was interrupted, are
+     * created when it is opened. */
+    if (mode == KV_MAKE && !pl_path_exists(pl_join(current, db->path, "CURRENT")))
+        error = kv_make(db->path, names + 1, KV_FAMILY_COUNT - 1);
+    if (error)
+        PL_TRY(database_failed("open", db->path, error));
+    if (mode == KV_FOLLOW)
+        db->db = rocksdb_open_as_secondary_column_families(
+            db->options, db->place, scratch, KV_FAMILY_COUNT, names, options,
+            db->families, &error);
+    else if (mode == KV_LOOK)
+        db->db = rocksdb_open_for_read_only_column_families(
+            db->options, db->place, KV_FAMILY_COUNT, names, options, db->families, 0,
+            &error);
+    else
+        db->db = rocksdb_open_column_families(db->options, db->path, KV_FAMILY_COUNT,
+                                              names, options, db->families, &error);
+    if (error)
+        PL_TRY(database_failed("open", db->path, error));
+    if (mode == KV_FOLLOW && lost_log(db, before))
+        PL_TRY(kv_refresh(db));
     *out = db;
     return PL_OK;
 done:

@@ -201,10 +201,10 @@ static pl_status drop_extra_chunk(mirror *m, kv_family family, const side *from,
     return PL_OK;
 }
 
-static bool is_mark(kv_family family, const side *row)
+static bool is_meta_row(kv_family family, const side *row, const char *name)
 {
-    return family == KV_META && row->key.len == strlen(STORE_MIRROR_ROW) &&
-           memcmp(row->key.data, STORE_MIRROR_ROW, row->key.len) == 0;
+    return family == KV_META && row->key.len == strlen(name) &&
+           memcmp(row->key.data, name, row->key.len) == 0;
 }
 
 /* Copies or deletes one row. The row STORE_MIRROR_ROW of a source that is itself an
@@ -213,15 +213,12 @@ static pl_status bring_record(mirror *m, kv_family family, const side *from,
                               const side *to, int order)
 {
     /* a later state's epoch is higher and must stay: none may be used twice */
-    const bool is_epoch = family == KV_META && order == 0 &&
-                          to->key.len == strlen("epoch") &&
-                          memcmp(to->key.data, "epoch", to->key.len) == 0;
-    if (order == 0 &&
-        (same_value(from, to) || (is_epoch && m->to_epoch > m->from->epoch)))
+    const bool stays =
+        order == 0 && m->to_epoch > m->from->epoch && is_meta_row(family, to, "epoch");
+    const bool is_mark = is_meta_row(family, order > 0 ? to : from, STORE_MIRROR_ROW);
+    if (stays || (order == 0 && same_value(from, to)) || (order < 0 && is_mark))
         return PL_OK;
-    if (order < 0 && is_mark(family, from))
-        return PL_OK;
-    m->report->n_records += !is_mark(family, order > 0 ? to : from);
+    m->report->n_records += !is_mark;
     if (order > 0)
         kv_delete(m->batch, family, to->key);
     else
@@ -229,71 +226,22 @@ static pl_status bring_record(mirror *m, kv_family family, const side *from,
     return PL_OK;
 }
 
-static pl_status gather_records(mirror *m)
-{
-    row_key key = key_of_name("epoch");
-    pl_buf fields = {0};
-    for (int f = KV_META; f < KV_PACK; f++)
-        PL_CHECK(each_pair(m, (kv_family)f, bring_record));
-    if (m->to_epoch <= m->from->epoch)
-        return PL_OK;
-    /* a copy elsewhere also needs this row: an epoch must not decrease */
-    pl_put_u64(&fields, 1, m->to_epoch);
-    row_write(m->batch, KV_META, &key, &fields);
-    return PL_OK;
-}
-
-static watermark watermark_of(const mirror *m)
-{
-    watermark mark = {m->from->sequence, m->from->epoch, m->from->log_hash};
-    if (m->to_epoch > mark.epoch)
-        mark.epoch = m->to_epoch;
-    return mark;
-}
-
-static pl_status make_mark(const watermark *mark, const char *folder)
-{
-    char path[PL_PATH_MAX];
-    return watermark_make(pl_join(path, folder, "HWM"), mark);
-}
-
-static pl_status set_mark(const watermark *mark, const char *folder)
+/* Commits the last batch and sets the mark. The batch of a target that is a later state
+ * removes its newest commits. A mark that names one of them would be reported as lost
+ * commits, so the mark is first set to a commit that both states have (`is_later`). */
+static pl_status commit_last(kv *to, kv_batch *batch, const char *folder,
+                             const watermark *mark, bool is_later)
 {
     char path[PL_PATH_MAX];
     watermark_file file;
-    PL_CHECK(watermark_open(pl_join(path, folder, "HWM"), mark, &file));
+    pl_join(path, folder, "HWM");
+    if (is_later)
+        PL_CHECK(watermark_make(path, mark));
+    PL_CHECK(kv_commit(to, batch));
+    PL_CHECK(watermark_open(path, mark, &file));
     pl_status status = watermark_set(&file, mark);
     watermark_close(&file);
     return status;
-}
-
-static pl_status bring_records(mirror *m, const char *folder)
-{
-    watermark mark = watermark_of(m);
-    PL_CHECK(gather_records(m));
-    PL_CHECK(each_pair(m, KV_PACK, drop_extra_chunk));
-    /* The last batch removes the newest commits of a target that is a later state. A
-     * mark that names one of them would be reported as lost commits, so the mark is
-     * first set to a commit that both states have. */
-    if (m->later)
-        PL_CHECK(make_mark(&mark, folder));
-    PL_CHECK(flush_batch(m));
-    return set_mark(&mark, folder);
-}
-
-/* Writes the operations of the last batch into m->left, and discards the batch. */
-static pl_status leave_records(mirror *m)
-{
-    watermark mark = watermark_of(m);
-    kv_batch_keep(m->batch);
-    PL_CHECK(gather_records(m));
-    kv_slice rows = kv_batch_kept(m->batch);
-    pl_put_u64(m->left, LEFT_SEQUENCE, mark.sequence);
-    pl_put_u64(m->left, LEFT_EPOCH, mark.epoch);
-    pl_put_hash(m->left, LEFT_LOG, &mark.log);
-    pl_put_u64(m->left, LEFT_NEW_MARK, m->later); /* as in bring_records */
-    pl_put_bytes(m->left, LEFT_ROWS, rows.data, rows.len);
-    return each_pair(m, KV_PACK, drop_extra_chunk);
 }
 
 /* ---- opening the target and comparing it with the source ---- */
@@ -400,7 +348,31 @@ pl_status mirror_into(pl_store *from, mirror_target *to, pl_buf *left,
     PL_TRY(each_pair(&m, family, family == KV_PACK ? bring_chunk : bring_remote));
     tally_sort(&m.places);
     PL_TRY(flush_batch(&m));
-    status = left ? leave_records(&m) : bring_records(&m, to->folder);
+    /* all other rows, in one batch: it is committed, or written into `left` */
+    if (left)
+        kv_batch_keep(m.batch);
+    for (int f = KV_META; f < KV_PACK; f++)
+        PL_TRY(each_pair(&m, (kv_family)f, bring_record));
+    watermark mark = {from->sequence, from->epoch, from->log_hash};
+    if (m.to_epoch > mark.epoch) {
+        /* a copy elsewhere also needs this row: an epoch must not decrease */
+        pl_buf fields = {0};
+        row_key key = key_of_name("epoch");
+        mark.epoch = m.to_epoch;
+        pl_put_u64(&fields, 1, mark.epoch);
+        row_write(m.batch, KV_META, &key, &fields);
+    }
+    if (left) {
+        kv_slice rows = kv_batch_kept(m.batch);
+        pl_put_u64(left, LEFT_SEQUENCE, mark.sequence);
+        pl_put_u64(left, LEFT_EPOCH, mark.epoch);
+        pl_put_hash(left, LEFT_LOG, &mark.log);
+        pl_put_u64(left, LEFT_NEW_MARK, m.later);
+        pl_put_bytes(left, LEFT_ROWS, rows.data, rows.len);
+    }
+    PL_TRY(each_pair(&m, KV_PACK, drop_extra_chunk));
+    if (!left)
+        status = commit_last(m.to, m.batch, to->folder, &mark, m.later);
 done:
     kv_batch_destroy(&m.batch);
     kv_close(&m.to, false);
@@ -441,10 +413,7 @@ pl_status mirror_finish(const char *folder, const pl_buf *left)
         kv_delete(batch, KV_PACK, (kv_slice){bytes, len});
     }
     PL_TRY(pl_reader_status(&r));
-    if (is_new)
-        PL_TRY(make_mark(&mark, folder));
-    PL_TRY(kv_commit(to, batch));
-    PL_TRY(set_mark(&mark, folder));
+    status = commit_last(to, batch, folder, &mark, is_new);
 done:
     kv_batch_destroy(&batch);
     kv_close(&to, false);

@@ -11,13 +11,6 @@ bool rebase_is_due(const remote_head *head)
 }
 
 /* ---- reading and writing operations ---- */
-static void write_u32(pl_buf *out, size_t value)
-{
-    uint8_t bytes[4];
-    pl_le_put(bytes, value, sizeof bytes);
-    pl_buf_append(out, bytes, sizeof bytes);
-}
-
 pl_status rebase_next(kv_slice *rest, row_operation *out)
 {
     const uint8_t *at = rest->data;
@@ -61,45 +54,39 @@ static pl_status end_part(base_writer *w)
     return status;
 }
 
-static pl_status write_family(base_writer *w, kv_family family)
-{
-    kv_slice key, value;
-    bool valid = false;
-    pl_status status = PL_OK;
-    kv_cursor *walk = kv_cursor_open(w->store->db, NULL, family, (kv_slice){"", 0});
-    for (;;) {
-        PL_TRY(kv_cursor_next(walk, &valid, &key, &value));
-        if (!valid)
-            break;
-        pl_buf *out = &w->part;
-        uint8_t head[2] = {1, kv_family_id(family)};
-        pl_buf_append(out, head, sizeof head);
-        write_u32(out, key.len);
-        write_u32(out, value.len);
-        pl_buf_append(out, key.data, key.len);
-        pl_buf_append(out, value.data, value.len);
-        if (w->part.len >= PART_BYTES)
-            PL_TRY(end_part(w));
-    }
-done:
-    kv_cursor_close(&walk);
-    return status;
-}
-
 pl_status rebase_write(pl_store *store, remote_head *head)
 {
     base_writer w = {.store = store, .head = head};
+    kv_cursor *walk = NULL;
+    kv_slice key, value;
+    bool valid = false;
     pl_status status = PL_OK;
     head->base_epoch = store->epoch;
     head->base_sequence = store->sequence;
     head->base_parts = head->base_bytes = head->log_bytes = 0;
     pl_hasher_init(&w.sum, "base");
-    for (int f = KV_META; f < KV_PACK; f++)
-        PL_TRY(write_family(&w, (kv_family)f));
+    for (int f = KV_META; f < KV_PACK; f++) {
+        walk = kv_cursor_open(store->db, NULL, (kv_family)f, (kv_slice){"", 0});
+        for (;;) {
+            PL_TRY(kv_cursor_next(walk, &valid, &key, &value));
+            if (!valid)
+                break;
+            uint8_t operation[OPERATION_HEAD] = {1, kv_family_id((kv_family)f)};
+            pl_le_put(operation + 2, key.len, 4);
+            pl_le_put(operation + 6, value.len, 4);
+            pl_buf_append(&w.part, operation, sizeof operation);
+            pl_buf_append(&w.part, key.data, key.len);
+            pl_buf_append(&w.part, value.data, value.len);
+            if (w.part.len >= PART_BYTES)
+                PL_TRY(end_part(&w));
+        }
+        kv_cursor_close(&walk);
+    }
     if (w.part.len > 0)
         PL_TRY(end_part(&w));
     pl_hasher_end(&w.sum, &head->base);
 done:
+    kv_cursor_close(&walk);
     pl_buf_destroy(&w.part);
     return status;
 }

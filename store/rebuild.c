@@ -184,39 +184,13 @@ static pl_status mark_done(const char *folder)
     return pl_sync_folder(folder);
 }
 
-/* Fills the folder; FORMAT, which makes it a store, is written last. */
-static pl_status fill_store_folder(rebuild *r, const char *place, const char *folder)
-{
-    char path[PL_PATH_MAX];
-    watermark_file file;
-    const remote_head *head = &r->from->head;
-    const watermark mark = {head->sequence, head->epoch, head->log};
-    if (pl_path_exists(pl_join(path, folder, "FORMAT"))) {
-        /* an earlier call made the store but was killed before it removed RESTORING */
-        PL_CHECK(mark_done(folder));
-        return pl_fail(
-            PL_ERR_EXISTS,
-            "%s is a store already; move it away, then run this command again", folder);
-    }
-    PL_CHECK(mark_begun(folder));
-    pl_status status = take_all(r, folder);
-    kv_batch_destroy(&r->batch);
-    kv_close(&r->db, false);
-    PL_CHECK(status);
-    PL_CHECK(watermark_open(pl_join(path, folder, "HWM"), &mark, &file));
-    status = watermark_set(&file, &mark);
-    watermark_close(&file);
-    PL_CHECK(status);
-    PL_CHECK(remote_write_place(folder, place));
-    PL_CHECK(store_format_finish(folder, true));
-    return mark_done(folder);
-}
-
 pl_status pl_store_rebuild(const char *place, const char *folder,
                            pl_rebuild_report *out)
 {
+    char path[PL_PATH_MAX];
     remote_end from = {0};
     rebuild r = {.from = &from, .report = out};
+    watermark_file file;
     bool found = false;
     int lock = -1;
     pl_status status = PL_OK;
@@ -228,9 +202,30 @@ pl_status pl_store_rebuild(const char *place, const char *folder,
                        engine_place(from.service)));
     PL_TRY(pl_make_folders(folder));
     PL_TRY(pl_lock_folder(folder, &lock));
-    PL_TRY(fill_store_folder(&r, place, folder));
+    if (pl_path_exists(pl_join(path, folder, "FORMAT"))) {
+        /* an earlier call made the store but was killed before it removed RESTORING */
+        PL_TRY(mark_done(folder));
+        PL_TRY(
+            pl_fail(PL_ERR_EXISTS,
+                    "%s is a store already; move it away, then run this command again",
+                    folder));
+    }
+    PL_TRY(mark_begun(folder));
+    PL_TRY(take_all(&r, folder));
+    kv_batch_destroy(&r.batch);
+    kv_close(&r.db, false);
+    const watermark mark = {from.head.sequence, from.head.epoch, from.head.log};
+    PL_TRY(watermark_open(pl_join(path, folder, "HWM"), &mark, &file));
+    status = watermark_set(&file, &mark);
+    watermark_close(&file);
+    PL_TRY(status);
+    PL_TRY(remote_write_place(folder, place));
+    PL_TRY(store_format_finish(folder, true));
+    PL_TRY(mark_done(folder));
     out->sequence = from.head.sequence;
 done:
+    kv_batch_destroy(&r.batch);
+    kv_close(&r.db, false);
     pl_unlock_folder(&lock);
     pl_free(r.log);
     pl_buf_destroy(&r.bytes);

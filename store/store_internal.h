@@ -162,6 +162,10 @@ pl_status retire_states(pl_txn *txn, const char *module, uint64_t late,
 /* Computes the blob's name from its record: length and hashes of the chunks. */
 void blob_name(const blob_record *blob, pl_hash *out);
 pl_hash blob_chunk(const blob_record *blob, size_t i);
+/* How many chunks a blob of so many bytes has, and how many bytes the chunk that begins
+ * at `offset` has. */
+size_t blob_chunks(uint64_t bytes);
+size_t chunk_bytes_at(uint64_t bytes, uint64_t offset);
 
 /* ---- blobs inside a transaction ---- */
 /* blob_hold adds a reference to a blob, blob_release drops a reference; both ignore a

@@ -293,22 +293,6 @@ static pl_status open_writer(pl_store *store)
 }
 
 /* ---- readers ---- */
-/* Sets *out to whether a commit after `known` may have added table files (bulk.h). */
-static pl_status brought_files(const pl_store *store, uint64_t known, bool *out)
-{
-    *out = store->sequence > known + CATCH_UP_ROWS;
-    for (uint64_t i = known + 1; i <= store->sequence && !*out; i++) {
-        row_view row;
-        log_record entry = {0};
-        row_key key = key_of_number(i);
-        PL_CHECK(row_read(store_source(store), KV_LOG, &key, &row));
-        if (row.found)
-            PL_CHECK(log_decode(&row, &entry));
-        *out = !row.found || entry.n_files > 0;
-    }
-    return PL_OK;
-}
-
 /* While the writer changes files, a follower may see the families of a commit at
  * different times. So the follower reads until it shows commit `sequence` and epoch
  * `epoch`, which it has shown before or which the mark names. A follower reads the list
@@ -321,8 +305,18 @@ static pl_status follow(pl_store *store, uint64_t sequence, uint64_t epoch)
     uint64_t known = sequence;
     PL_CHECK(load_state(store));
     for (int i = 0; i < CATCH_UP_TRIES; i++) {
-        bool behind = store->sequence < sequence || store->epoch < epoch, files = false;
-        PL_CHECK(brought_files(store, known, &files));
+        const bool behind = store->sequence < sequence || store->epoch < epoch;
+        /* whether a commit after `known` may have added table files (bulk.h) */
+        bool files = store->sequence > known + CATCH_UP_ROWS;
+        for (uint64_t c = known + 1; c <= store->sequence && !files; c++) {
+            row_view row;
+            log_record entry = {0};
+            row_key key = key_of_number(c);
+            PL_CHECK(row_read(store_source(store), KV_LOG, &key, &row));
+            if (row.found)
+                PL_CHECK(log_decode(&row, &entry));
+            files = !row.found || entry.n_files > 0;
+        }
         if (!behind && !files)
             break;
         if (behind)

@@ -128,10 +128,9 @@ pl_status pl_txn_commit(pl_txn **handle)
     PL_TRY(kv_batch_summed(txn->batch));
     sum_write(txn->batch, &txn->rows);
     /* Appends the log row, the batch's last operation, and computes its hash. */
-    pl_hash *log_hash = &after.log;
     pl_buf fields = {0}, value = {0};
-    log_record entry = {.previous = txn->store->log_hash,
-                        .epoch = txn->store->epoch,
+    log_record entry = {.previous = store->log_hash,
+                        .epoch = store->epoch,
                         .wall_ms = pl_wall_ms(),
                         .n_files = bulk_files(txn),
                         .rows = row_sum_hash(&txn->rows)};
@@ -140,7 +139,7 @@ pl_status pl_txn_commit(pl_txn **handle)
     log_fields(&entry, &fields);
     row_seal(KV_LOG, key_slice(&key), &fields, &value);
     kv_put(txn->batch, KV_LOG, key_slice(&key), (kv_slice){value.data, value.len});
-    pl_hash_of("log", value.data, value.len, log_hash);
+    pl_hash_of("log", value.data, value.len, &after.log);
     pl_buf_destroy(&fields);
     pl_buf_destroy(&value);
     PL_TRY(remote_bring(txn, &after.log));

@@ -5,7 +5,6 @@
 #include "store/tally.h"
 
 typedef struct usage {
-    pl_store *store;
     tally blobs[PL_USES], chunks[PL_USES];
     char (*modules)[PL_MODULE_NAME_MAX];
     size_t n_modules;
@@ -71,37 +70,14 @@ static bool used_before(const tally uses[PL_USES], int use, const pl_hash *name)
     return false;
 }
 
-/* Lists the chunks of a use, without blobs of tags that are garbage already. */
-static pl_status list_chunks(usage *u, int use, pl_store_usage *out)
-{
-    pl_hash name;
-    uint64_t times;
-    for (size_t i = 0; tally_next(&u->blobs[use], &i, &name, &times);) {
-        blob_record blob;
-        row_view row;
-        pl_store *holder;
-        const row_key key = key_of_hash(&name);
-        if (used_before(u->blobs, use, &name))
-            continue;
-        PL_CHECK(stores_find(u->store, KV_BLOB, &key, &row, &holder));
-        if (!row.found)
-            continue;
-        PL_CHECK(blob_decode(&row, &blob));
-        out->n[use]++;
-        for (size_t c = 0; c < blob.chunks.len / PL_HASH_BYTES; c++) {
-            pl_hash chunk = blob_chunk(&blob, c);
-            tally_add(&u->chunks[use], &chunk);
-        }
-        pl_buf_destroy(&blob.chunks);
-    }
-    tally_sort(&u->chunks[use]);
-    return PL_OK;
-}
-
 pl_status pl_store_use(pl_store *store, pl_store_usage *out)
 {
-    usage u = {.store = store};
+    usage u = {0};
     pl_store_stats all;
+    row_view row;
+    pl_store *holder;
+    pl_hash name;
+    uint64_t times;
     pl_status status = PL_OK;
     memset(out, 0, sizeof *out);
     PL_TRY(pl_store_count(store, &all));
@@ -112,22 +88,35 @@ pl_status pl_store_use(pl_store *store, pl_store_usage *out)
     PL_TRY(pl_store_each_pending(store, "", use_pending, &u));
     for (size_t i = 0; i < u.n_modules; i++)
         PL_TRY(pl_store_each_version(store, u.modules[i], use_version, &u));
+    /* lists the chunks of each use, without blobs of tags that are garbage already */
     for (int use = 0; use < PL_USES; use++) {
         tally_sort(&u.blobs[use]);
-        PL_TRY(list_chunks(&u, use, out));
+        for (size_t i = 0; tally_next(&u.blobs[use], &i, &name, &times);) {
+            blob_record blob;
+            const row_key key = key_of_hash(&name);
+            if (used_before(u.blobs, use, &name))
+                continue;
+            PL_TRY(stores_find(store, KV_BLOB, &key, &row, &holder));
+            if (!row.found)
+                continue;
+            PL_TRY(blob_decode(&row, &blob));
+            out->n[use]++;
+            for (size_t c = 0; c < blob.chunks.len / PL_HASH_BYTES; c++) {
+                const pl_hash chunk = blob_chunk(&blob, c);
+                tally_add(&u.chunks[use], &chunk);
+            }
+            pl_buf_destroy(&blob.chunks);
+        }
+        tally_sort(&u.chunks[use]);
     }
     out->bytes[PL_USE_OTHER] = all.stored_bytes;
     for (int use = 0; use < PL_USE_OTHER; use++) {
-        pl_hash name;
-        uint64_t times;
         for (size_t i = 0; tally_next(&u.chunks[use], &i, &name, &times);) {
             chunk_record chunk = {0};
-            row_view row;
-            pl_store *holder;
             const row_key key = key_of_hash(&name);
             if (used_before(u.chunks, use, &name))
                 continue;
-            PL_TRY(stores_find(u.store, KV_CHUNK, &key, &row, &holder));
+            PL_TRY(stores_find(store, KV_CHUNK, &key, &row, &holder));
             if (!row.found)
                 continue;
             PL_TRY(chunk_decode(&row, &chunk));

@@ -95,17 +95,12 @@ static pl_status operate(rados_engine *e, rados_write_op_t op, const char *name)
     return error < 0 ? refused(error) : PL_OK;
 }
 
-static void put_op_bytes(rados_write_op_t op, const void *data, size_t len)
-{
-    ceph.rados_write_op_write_full(op, len ? data : "", len);
-}
-
 static pl_status rados_put(void *self, const char *name, const void *data, size_t len)
 {
     rados_engine *e = self;
     rados_write_op_t op = ceph.rados_create_write_op();
     ceph.rados_write_op_create(op, LIBRADOS_CREATE_EXCLUSIVE, NULL);
-    put_op_bytes(op, data, len);
+    ceph.rados_write_op_write_full(op, len ? data : "", len);
     return operate(e, op, name);
 }
 
@@ -122,7 +117,8 @@ static pl_status rados_swap(void *self, const char *name, const pl_buf *expected
                                      (const char *)before.bytes, sizeof before.bytes);
     else
         ceph.rados_write_op_create(op, LIBRADOS_CREATE_EXCLUSIVE, NULL);
-    put_op_bytes(op, next->data, next->len);
+    ceph.rados_write_op_write_full(op, next->len ? (const char *)next->data : "",
+                                   next->len);
     ceph.rados_write_op_setxattr(op, HASH_ATTRIBUTE, (const char *)after.bytes,
                                  sizeof after.bytes);
     pl_status status = operate(e, op, name);

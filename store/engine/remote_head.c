@@ -160,7 +160,6 @@ static pl_status move_head(pl_store *store, const remote_head *next)
     remote_end *r = store->engine;
     pl_buf bytes = {0};
     pl_hash sum;
-    pl_buf_clear(&bytes);
     pl_put_u64(&bytes, HEAD_FORMAT_TAG, HEAD_FORMAT);
     pl_put_fields(&bytes, head_fields, next);
     pl_hash_of("head", bytes.data, bytes.len, &sum);

@@ -30,17 +30,6 @@ static void upload_name(const pl_store *store, uint64_t id, size_t number,
              id, number);
 }
 
-static size_t upload_chunks(uint64_t bytes)
-{
-    return (size_t)((bytes + PL_CHUNK_BYTES - 1) / PL_CHUNK_BYTES);
-}
-
-static size_t chunk_bytes(uint64_t bytes, size_t number)
-{
-    const uint64_t left = bytes - (uint64_t)number * PL_CHUNK_BYTES;
-    return left < PL_CHUNK_BYTES ? (size_t)left : PL_CHUNK_BYTES;
-}
-
 pl_status pl_store_sign_blob(pl_store *store, const pl_hash *blob, uint64_t offset,
                              size_t most, pl_buf *urls)
 {
@@ -53,7 +42,7 @@ pl_status pl_store_sign_blob(pl_store *store, const pl_hash *blob, uint64_t offs
     if (!row.found || !pl_store_signs(holder))
         return no_signatures(store);
     PL_CHECK(blob_decode(&row, &record));
-    const size_t n = upload_chunks(record.bytes);
+    const size_t n = blob_chunks(record.bytes);
     for (size_t i = (size_t)(offset / PL_CHUNK_BYTES);
          i < n && urls->len + URL_MAX <= most; i++) {
         chunk_record chunk;
@@ -79,10 +68,10 @@ pl_status pl_store_sign_upload(pl_store *store, uint64_t id, uint64_t bytes,
     if (!pl_store_signs(store))
         return no_signatures(store);
     for (size_t i = (size_t)(offset / PL_CHUNK_BYTES);
-         i < upload_chunks(bytes) && urls->len + URL_MAX <= most; i++) {
+         i < blob_chunks(bytes) && urls->len + URL_MAX <= most; i++) {
+        const size_t len = chunk_bytes_at(bytes, (uint64_t)i * PL_CHUNK_BYTES);
         upload_name(store, id, i, name);
-        PL_CHECK(
-            engine_sign(store->engine->service, name, chunk_bytes(bytes, i), urls));
+        PL_CHECK(engine_sign(store->engine->service, name, len, urls));
         pl_buf_append(urls, "\n", 1);
     }
     return PL_OK;
@@ -99,7 +88,7 @@ static pl_status pull_chunk(void *context, size_t i, int thread)
     const pull *p = context;
     char name[ENGINE_NAME_MAX];
     pl_buf got = {0};
-    const size_t len = chunk_bytes(p->bytes, i);
+    const size_t len = chunk_bytes_at(p->bytes, (uint64_t)i * PL_CHUNK_BYTES);
     (void)thread;
     upload_name(p->store, p->id, i, name);
     pl_status status = engine_get(p->store->engine->service, name, &got);
@@ -116,12 +105,12 @@ pl_status pl_store_pull_upload(pl_store *store, uint64_t id, uint64_t bytes,
                                uint8_t *out)
 {
     pull p = {store, id, bytes, out};
-    return pl_parallel(ENGINE_THREADS, upload_chunks(bytes), pull_chunk, &p);
+    return pl_parallel(ENGINE_THREADS, blob_chunks(bytes), pull_chunk, &p);
 }
 
 void pl_store_drop_upload(pl_store *store, uint64_t id, uint64_t bytes)
 {
-    const size_t n = upload_chunks(bytes);
+    const size_t n = blob_chunks(bytes);
     remote_work work = {.drops = pl_alloc((n + 1) * sizeof *work.drops), .n_drops = n};
     for (size_t i = 0; i < n; i++)
         upload_name(store, id, i, work.drops[i].name);
