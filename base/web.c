@@ -193,12 +193,21 @@ pl_status pl_web_ask(pl_web *web, pl_web_request *r)
 }
 
 /* ---- open and close ---- */
+static CURLcode curl_state;
+
+static void begin_curl(void)
+{
+    curl_state = curl.curl_global_init(CURL_GLOBAL_DEFAULT);
+}
+
 pl_status pl_web_open(pl_web **out)
 {
     static const char *const names[] = {CURL_FUNCTIONS(PL_LIBRARY_NAME)};
     *out = NULL;
     PL_CHECK(pl_library_load("libcurl.so.4", "libcurl4", names, &curl, sizeof curl));
-    if (curl.curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
+    static bool begun;
+    pl_once(&begun, begin_curl); /* not safe in several threads before libcurl 7.84 */
+    if (curl_state != CURLE_OK)
         return pl_fail(PL_ERR_OS, "libcurl cannot be initialised");
     pl_web *w = pl_alloc(sizeof *w);
     pl_status status = pl_queue_create(&w->idle);

@@ -496,6 +496,7 @@ pl_status config_check(const config *c)
             "train.freeze cannot be used with outer.method=%s, which needs new "
             "versions of every module; use diloco, fedavg, heavy-ball or co2",
             c->method);
+    /* checks the list of each chapter */
     for (int i = 0; c->freeze[0] && i < n_chapters; i++) {
         bool *frozen = NULL;
         PL_CHECK(config_frozen(c, i, &frozen));

@@ -109,6 +109,7 @@ pl_status config_frozen(const config *c, int chapter, bool **frozen)
         pl_topology_destroy(&from);
         from = t;
         t = NULL;
+        /* what is frozen in the chapter before stays so, unless it is named */
         for (int k = 0; k < n_items; k++) {
             if (items[k].phase != chapters[i].begin)
                 continue;

@@ -77,7 +77,7 @@ static pl_status pack_tails(uint32_t *tails, uint32_t n, uint32_t T, packing *p)
      * first */
     uint32_t *by_length = order;
     uint64_t n_tails = 0;
-    for (uint32_t i = 0; i < n; i++)
+    for (uint32_t i = 0; i < n; i++) /* `counts` is zero here */
         counts[tails[i]]++;
     for (uint32_t length = T; length-- > 1;) {
         uint64_t count = counts[length];

@@ -118,7 +118,7 @@ pl_status spool_add(document_spool *spool, const pl_document *document, uint64_t
     PL_CHECK(pl_failpoint("spool.write.before"));
     if (fwrite(document->text, 1, document->len, spool->file) != document->len)
         return pl_file_failed("write", spool->path);
-    /* A linear search is enough: most corpora have few domains. */
+    /* A linear search is enough for at most SPOOL_DOMAINS_MAX domains. */
     const char *name = document->domain[0] ? document->domain : "unknown";
     size_t domain = 0;
     while (domain < spool->n_domains && strcmp(spool->domains[domain], name) != 0)

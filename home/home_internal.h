@@ -66,6 +66,8 @@ typedef struct home_path {
     uint64_t fence, valid[2];
     /* number of finished phases, as the hub knows it from the path's home */
     int64_t confirmed;
+    /* bytes for which senders under the newest lease got URLs (home_upload.c) */
+    uint64_t signed_token, signed_bytes;
 } home_path;
 
 typedef struct home_arm {
@@ -101,7 +103,7 @@ typedef struct home_ticket {
     /* as in staging when the question came */
     uint64_t owner, share;
     pl_pubkey holder;
-    const home_path *path;
+    home_path *path;
     int64_t phase;
     int64_t asked_ms; /* when the client last asked */
 } home_ticket;

@@ -117,34 +117,57 @@ pl_status home_grant_room(home *h)
 void home_forget_objects(void *context, const staging_blob *b)
 {
     const home *h = context;
-    pl_store_drop_upload(h->store, b->engine_id, b->bytes);
+    pl_store_drop_upload(h->store, b->engine_id, b->engine_bytes);
 }
 
-/* Lets a client that asked for room write the bytes into the store's engine, or reads
- * what it wrote there. If that is not possible, the answer has no URLs, and the client
- * sends the bytes to the home. */
-static bool use_engine(home *h, const staging_piece *p, pl_message *answer)
+/* Under one lease, senders get URLs for at most twice what they may upload. */
+static bool may_sign(home *h, uint64_t bytes)
+{
+    home_path *path = h->uploads.path;
+    if (!path)
+        return true;
+    if (path->signed_token < h->uploads.owner) {
+        path->signed_token = h->uploads.owner;
+        path->signed_bytes = 0;
+    }
+    path->signed_bytes += bytes;
+    return path->signed_bytes <= 2 * h->uploads.share;
+}
+
+/* Reads what the sender has written into the store's engine, and gives it URLs for the
+ * next chunks. If that is not possible, the sender sends the bytes to the home. Returns
+ * DIRECT of the answer. */
+static uint64_t use_engine(home *h, const pl_peer *peer, const staging_piece *p,
+                           pl_message *answer)
 {
     staging_blob *b = staging_begun(&h->uploads, &p->hash);
-    if (!b || b->there > 0 || !p->direct)
-        return false;
-    if (p->direct == 1) {
-        const uint64_t id = b->engine_id ? b->engine_id : pl_random_fresh() | 1;
-        if (pl_store_sign_upload(h->store, id, b->bytes, p->offset, PL_WIRE_DATA_MAX,
-                                 &answer->data) != PL_OK)
-            return false;
-        b->engine_id = id;
-        return true;
+    if (!p->direct || !pl_store_signs(h->store))
+        return 0;
+    if (!b || b->engine_failed || b->there % PL_CHUNK_BYTES != 0 ||
+        b->there == b->bytes)
+        return 2;
+    if (p->offset > b->there) {
+        b->engine_failed = p->offset > b->engine_bytes ||
+                           (p->offset % PL_CHUNK_BYTES != 0 && p->offset != b->bytes) ||
+                           pl_store_pull_upload(h->store, b->engine_id, b->bytes,
+                                                b->there, p->offset, b->data) != PL_OK;
+        if (b->engine_failed && pl_log_may(peer->own))
+            pl_log(PL_LOG_WARN, "home.upload", "error=\"%s\"", pl_last_error());
+        b->there = b->engine_failed ? b->there : p->offset;
     }
-    if (!b->engine_id)
-        return false;
-    if (pl_store_pull_upload(h->store, b->engine_id, b->bytes, b->data) == PL_OK)
-        b->there = b->bytes;
-    else
-        pl_log(PL_LOG_WARN, "home.upload", "error=\"%s\"", pl_last_error());
-    home_forget_objects(h, b);
-    b->engine_id = 0;
-    return false;
+    if (b->engine_failed || b->there == b->bytes || p->offset < b->there)
+        return 2;
+    const uint64_t left = b->bytes - b->there, most = PL_SIGNED_CHUNKS * PL_CHUNK_BYTES;
+    const uint64_t end = b->there + (left < most ? left : most);
+    if (end > b->engine_bytes && !may_sign(h, end - b->engine_bytes)) {
+        b->engine_failed = true;
+        return 2;
+    }
+    b->engine_id = b->engine_id ? b->engine_id : pl_random_fresh() | 1;
+    b->engine_bytes = end > b->engine_bytes ? end : b->engine_bytes;
+    b->engine_failed = pl_store_sign_upload(h->store, b->engine_id, b->bytes, b->there,
+                                            &answer->data) != PL_OK;
+    return b->engine_failed ? 2 : 1;
 }
 
 /* Receives a piece of an upload, or the question for room. A worker must upload under a
@@ -154,7 +177,7 @@ pl_status home_put_blob(home *h, const pl_peer *peer, pl_message *m, pl_message 
     staging_piece piece;
     home_lease under = {.is_ended = false};
     uint64_t there = 0;
-    bool signs = false;
+    uint64_t direct = 0;
     PL_CHECK(staging_read(m, &piece));
     if (peer->role == PL_AS_WORKER || piece.lease.at) {
         PL_CHECK(home_open_lease(h, peer, piece.lease, &under));
@@ -178,11 +201,11 @@ pl_status home_put_blob(home *h, const pl_peer *peer, pl_message *m, pl_message 
         if (status == PL_ERR_BUSY)
             return wait_for_room(h, peer, m, &piece);
         PL_CHECK(status);
-        signs = use_engine(h, &piece, answer);
+        direct = use_engine(h, peer, &piece, answer);
         const staging_blob *b = staging_begun(&h->uploads, &piece.hash);
         there = b ? b->there : there;
     }
-    PL_SAY(answer, PUT_STATE, put_state, .offset = there, .direct = signs);
+    PL_SAY(answer, PUT_STATE, put_state, .offset = there, .direct = direct);
     return PL_OK;
 }
 

@@ -156,8 +156,10 @@ pl_status process_work(const process *p)
                                  .recompute = c->recompute,
                                  .cache_bytes = (uint64_t)c->worker_cache,
                                  .patience_ms = (int)c->patience_s * 1000,
-                                 .direct = hub.is_local || p->run ? PL_DIRECT_OWN
-                                                                  : PL_DIRECT_SAFE,
+                                 /* a relay could replace a URL */
+                                 .direct = p->homes.n > 0           ? PL_DIRECT_NONE
+                                           : !hub.host[0] || p->run ? PL_DIRECT_OWN
+                                                                    : PL_DIRECT_SAFE,
                                  .homes = p->homes.items,
                                  .n_homes = p->homes.n,
                                  .offers = offers,

@@ -107,6 +107,7 @@ static void head_line(const progress *p, pl_buf *out)
         return;
     }
     const double per_s = (p->done - p->first_done) / (pl_now() - p->started);
+    /* negative while it is not known */
     const double eta = per_s > 0 ? (p->total - p->done) / per_s : -1;
     if (eta >= 0)
         pl_human_seconds(eta, left);

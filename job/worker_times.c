@@ -80,12 +80,12 @@ pl_status worker_times_report(pl_run *r, const worker_times *before)
 {
     worker_times after = worker_times_now(r);
     say_spent(before, &after);
+    /* If nothing was trained since the start, RUN/workers.json stays that of the
+     * previous start. */
     if (!before->status || sum(before, &after, "tasks") <= 0) {
         pl_json_destroy(&after.status);
         return PL_OK;
     }
-    /* Writes RUN/workers.json. If nothing was trained since the start, the file of the
-     * previous start is kept. */
     char path[PL_PATH_MAX];
     pl_buf text = {0};
     const double seconds = after.at - before->at;

@@ -28,8 +28,7 @@ typedef struct pl_link {
 } pl_link;
 typedef enum pl_direct {
     PL_DIRECT_NONE,
-    PL_DIRECT_SAFE, /* only by https://, so no home can name a service of this network
-                     */
+    PL_DIRECT_SAFE, /* only by https://, from services with a valid certificate */
     PL_DIRECT_OWN   /* also by http:// on this machine: the homes are the user's own */
 } pl_direct;
 typedef struct pl_client_options {

@@ -280,7 +280,7 @@ static pl_status get_blobs_directly(pl_client *c, int home, const pl_wanted *wan
         if ((w->expected > 0 && w->expected < CLIENT_DIRECT_MIN) ||
             pl_home_of(w->name, c->n_homes) != home)
             continue;
-        all[m] = (client_direct){.hash = w->blob, .out = w->out};
+        all[m] = (client_direct){.hash = w->blob, .bytes = w->expected, .out = w->out};
         start[m] = w->out->len;
         of[m++] = i;
     }
@@ -532,6 +532,8 @@ pl_status client_put_blobs(pl_client *c, int home, const client_blob *blobs,
     together shared = {0};
     if (client_may_direct(c, home))
         PL_CHECK(put_blobs_directly(c, home, blobs, is_there, n));
+    for (size_t i = 0; i < n; i++) /* those take room at the home */
+        holds = holds || is_there[i];
     upload *all = pl_alloc((n + 1) * sizeof *all);
     pl_message a = {0};
     for (size_t i = 0; i < n; i++) {

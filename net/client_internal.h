@@ -25,9 +25,11 @@ typedef struct client_retry {
 typedef struct client_line {
     pl_link link;       /* without rtt_ms and n_connects */
     uint32_t answer_us; /* shortest time until a piece was answered; 0: not known */
-    /* direct transfers: how often the home refused one, and whether it has an engine */
-    int n_refused;
-    bool has_engine;
+    /* direct transfers: the rate of downloads and uploads, whether the home has an
+     * engine for them, and when the next one may begin */
+    double direct_rate[2];
+    enum { ENGINE_UNKNOWN, ENGINE_THERE, ENGINE_NONE } engine;
+    int64_t direct_after_ms;
 } client_line;
 
 struct pl_client {
@@ -40,9 +42,8 @@ struct pl_client {
     /* the largest blob that is accepted; 0: no limit */
     uint64_t blob_max;
     pl_direct direct;
-    pl_web *web;             /* NULL until the first direct transfer */
-    bool has_moved;          /* whether bytes were moved directly */
-    int64_t direct_after_ms; /* after a failure no direct transfer begins before this */
+    pl_web *web;    /* NULL until the first direct transfer */
+    bool has_moved; /* whether bytes were moved directly */
     /* the last answer to client_query: texts of its fields point into it */
     pl_message answer;
     pl_sealed_lease lease; /* under which the client acts; len 0: no lease */
@@ -94,15 +95,14 @@ pl_status client_put_blobs(pl_client *c, int home, const client_blob *blobs,
 /* Sends a blob, and waits for room if the home has none. */
 pl_status client_put_known_blob(pl_client *c, int home, const client_blob *blob);
 /* ---- client_direct.c ---- */
-/* Moves the n blobs of one home directly, and sets `moved` of those for which this was
- * possible; the others go through the home. A downloaded blob is not checked yet. Only
- * failures of `idle` are errors. */
+/* Moves blobs of one home directly, and sets `moved` of those for which this was
+ * possible; the others go through the home. A downloaded blob is not checked yet. */
 typedef struct client_direct {
     pl_hash hash;
     uint64_t bytes, at;  /* bytes: of a download, not known yet; at: moved so far */
     const uint8_t *data; /* of an upload; else NULL */
     pl_buf *out;         /* to which a download is appended */
-    bool moved;
+    bool moved, refused;
 } client_direct;
 enum { CLIENT_DIRECT_MIN = 256 << 10 }; /* smaller blobs are not worth a request */
 bool client_may_direct(const pl_client *c, int home);

@@ -8,6 +8,7 @@
  * that were answered between the sending of a piece and its answer, by that time. Twice
  * the product leaves room to find out that the link is faster. */
 #include "net/client_internal.h"
+#include <math.h>
 
 enum {
     WINDOW_MAX = CLIENT_PIECES_MAX * CLIENT_PIECE_MIN,
@@ -78,8 +79,9 @@ void pl_client_link(const pl_client *c, pl_link *out)
             continue;
         most = one->up_bytes + one->down_bytes;
         uint32_t us = line.rtt_us ? line.rtt_us : c->lines[i].answer_us;
-        out->up_bytes_per_s = one->up_bytes_per_s;
-        out->down_bytes_per_s = one->down_bytes_per_s;
+        const double *direct = c->lines[i].direct_rate;
+        out->up_bytes_per_s = fmax(one->up_bytes_per_s, direct[1]);
+        out->down_bytes_per_s = fmax(one->down_bytes_per_s, direct[0]);
         out->rtt_ms = us / 1000 + (us % 1000 > 0);
     }
 }

@@ -28,7 +28,7 @@ typedef struct staging_blob {
     pl_hash hash;
     uint64_t owner; /* token of the lease; 0: the job */
     /* path and phase of the lease; path is NULL without a lease */
-    const struct home_path *path;
+    struct home_path *path;
     int64_t phase;
     pl_pubkey holder; /* staging.holder when the upload began */
     uint8_t *data;
@@ -36,9 +36,10 @@ typedef struct staging_blob {
     uint64_t bytes, room;
     uint64_t there;     /* bytes that have arrived, from the beginning on */
     int64_t touched_ms; /* when the owner's last piece arrived */
-    /* objects of the store's engine into which the sender writes the bytes
-     * (pl_store_sign_upload); 0: none */
-    uint64_t engine_id;
+    /* objects of the store's engine into which the sender writes the bytes: their id
+     * (0: none), how many bytes it has URLs for, and whether it gets no more */
+    uint64_t engine_id, engine_bytes;
+    bool engine_failed;
     struct staging_blob *next;
 } staging_blob;
 
@@ -49,7 +50,7 @@ typedef struct staging {
     uint64_t limit, bytes; /* bytes: memory of all uploads, without kept blocks */
     /* the owner of the uploads that the next calls use; path and phase of its lease */
     uint64_t owner;
-    const struct home_path *path;
+    struct home_path *path;
     int64_t phase;
     /* limit for the bytes of uploads of this owner; 0: only `limit` counts */
     uint64_t share;
@@ -78,8 +79,8 @@ typedef struct staging_piece {
     /* bytes from `offset` on; none: the message asks for room */
     const void *data;
     size_t len;
-    pl_bytes head; /* of a message that asks for room: the first bytes of the blob */
-    uint64_t direct;
+    pl_bytes head;   /* of a message that asks for room: the first bytes of the blob */
+    uint64_t direct; /* 1: the sender wants to write the bytes into the engine */
 } staging_piece;
 
 /* Reads the fields of a PUT_BLOB message. ERR_PROTO: fields are missing, or the piece

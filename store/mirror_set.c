@@ -342,6 +342,11 @@ static pl_status prepare_copied_part(copy_set *c, pl_store *from, int part, bool
     } else {
         mirror_target to = {.folder = at, .force = force};
         PL_TRY(mirror_into(from, &to, &left, &one));
+        if (to.beside) { /* an undecided copy of a different store was left there */
+            to.beside = false;
+            PL_TRY(pl_remove_tree(at));
+            PL_TRY(mirror_into(from, &to, &left, &one));
+        }
     }
     sum->n_records += one.n_records;
     sum->n_chunks += one.n_chunks;

@@ -196,21 +196,23 @@ pl_status pl_store_read_blobs(pl_store *store, const pl_blob_read *reads, size_t
  * that checks the hash of the whole blob. */
 pl_status pl_store_copy_blob(pl_store *store, const pl_hash *blob, uint64_t offset,
                              size_t len, void *out);
-/* Whether the store has an engine that signs URLs (s3). */
+/* Whether the store has an engine that signs URLs (s3). Then each process with a URL
+ * can read or write one chunk for 15 minutes. PL_SIGNED_CHUNKS is the number of URLs of
+ * a call; each has '\n' after it. */
 bool pl_store_signs(const pl_store *store);
-/* Appends a URL for each chunk of the blob, from the chunk at byte `offset` on, each
- * with '\n' after it, until there are nearly `most` bytes. With such a URL anybody can
- * read the chunk for 15 minutes. ERR_UNSUPPORTED: no engine of this store signs URLs,
- * or a chunk is compressed. */
+enum { PL_SIGNED_CHUNKS = 16 };
+/* Appends URLs to read the blob, from the chunk at byte `offset` on. ERR_UNSUPPORTED,
+ * without a sentence: one of its chunks is compressed, or in another store. */
 pl_status pl_store_sign_blob(pl_store *store, const pl_hash *blob, uint64_t offset,
-                             size_t most, pl_buf *urls);
-/* The same URLs for writing the chunks of an upload, which the caller gives a new id.
- * pl_store_pull_upload reads what was written, and checks its length only; an uploaded
- * chunk is dropped by a commit some seconds after pl_store_drop_upload. */
+                             pl_buf *urls);
+/* Appends URLs to write the chunks of an upload, to which the caller gives a new id.
+ * pl_store_pull_upload reads the chunks in [from, to) of what was written to the same
+ * place in `out`; only lengths are checked. pl_store_drop_upload lets a commit drop the
+ * first `bytes` when no URL is valid any more. */
 pl_status pl_store_sign_upload(pl_store *store, uint64_t id, uint64_t bytes,
-                               uint64_t offset, size_t most, pl_buf *urls);
+                               uint64_t offset, pl_buf *urls);
 pl_status pl_store_pull_upload(pl_store *store, uint64_t id, uint64_t bytes,
-                               uint8_t *out);
+                               uint64_t from, uint64_t to, uint8_t *out);
 void pl_store_drop_upload(pl_store *store, uint64_t id, uint64_t bytes);
 pl_status pl_store_get_version(pl_store *store, const char *module, uint64_t number,
                                pl_version *out);

@@ -10,6 +10,7 @@
  * The access keys come from AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and
  * AWS_SESSION_TOKEN, or from the file that AWS's own tools use (s3_keys.h). */
 #include "store/engine/s3_keys.h"
+#include "store/engine/s3_sign.h"
 #include "store/engine/s3_text.h"
 #include <stdlib.h>
 #include <string.h>
@@ -170,65 +171,17 @@ done:
     return status;
 }
 
-/* ---- signed URLs (AWS signature version 4 in the query) ---- */
-/* A put is signed with its length and the condition that there is no such object. */
 static pl_status s3_sign(void *self, const char *name, uint64_t put_bytes, pl_buf *out)
 {
     const s3_engine *e = self;
-    const char *method = put_bytes > 0 ? "PUT" : "GET";
-    const char *names = put_bytes > 0 ? "content-length;host;if-none-match" : "host";
-    char stamp[24], day[16], scope[128], secret[176], hash[PL_HASH_TEXT], url[1600];
-    uint8_t key[PL_HASH_BYTES];
-    pl_buf text = {0}, query = {0};
-    struct tm utc;
-    const time_t now = time(NULL);
-    gmtime_r(&now, &utc);
-    strftime(stamp, sizeof stamp, "%Y%m%dT%H%M%SZ", &utc);
-    strftime(day, sizeof day, "%Y%m%d", &utc);
-    snprintf(scope, sizeof scope, "%s/%s/s3/aws4_request", day, e->region);
-
-    pl_buf_printf(&query, "X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential=");
-    pl_buf_url(&query, e->keys.id);
-    pl_buf_url(&query, "/");
-    pl_buf_url(&query, scope);
-    pl_buf_printf(&query, "&X-Amz-Date=%s&X-Amz-Expires=%d", stamp, ENGINE_SIGNED_S);
-    if (e->keys.token[0]) {
-        pl_buf_printf(&query, "&X-Amz-Security-Token=");
-        pl_buf_url(&query, e->keys.token);
-    }
-    pl_buf_printf(&query, "&X-Amz-SignedHeaders=");
-    pl_buf_url(&query, names);
-
-    const char *host = strstr(object_url(e, name, url), "://") + strlen("://");
-    const int end = (int)strcspn(host, "/");
-    /* HTTP clients leave out the port that the scheme implies */
-    const char *port = pl_starts_with(url, "https") ? ":443/" : ":80/";
-    const int cut = (int)strlen(port) - 1;
-    const int host_len =
-        end > cut && pl_starts_with(host + end - cut, port) ? end - cut : end;
-    pl_buf_printf(&text, "%s\n%s\n%s\n", method, host + end, pl_buf_text(&query));
-    if (put_bytes > 0)
-        pl_buf_printf(&text, "content-length:%llu\n", (unsigned long long)put_bytes);
-    pl_buf_printf(&text, "host:%.*s\n", host_len, host);
-    if (put_bytes > 0)
-        pl_buf_printf(&text, "if-none-match:*\n");
-    pl_buf_printf(&text, "\n%s\nUNSIGNED-PAYLOAD", names);
-    pl_sha256_hex(pl_buf_text(&text), hash);
-    pl_buf_clear(&text);
-    pl_buf_printf(&text, "AWS4-HMAC-SHA256\n%s\n%s\n%s", stamp, scope, hash);
-
-    const int len = snprintf(secret, sizeof secret, "AWS4%s", e->keys.secret);
-    pl_hmac_sha256(secret, (size_t)len, day, key);
-    pl_hmac_sha256(key, sizeof key, e->region, key);
-    pl_hmac_sha256(key, sizeof key, "s3", key);
-    pl_hmac_sha256(key, sizeof key, "aws4_request", key);
-    pl_hmac_sha256(key, sizeof key, pl_buf_text(&text), key);
-    explicit_bzero(secret, sizeof secret);
-    pl_buf_printf(out, "%s?%s&X-Amz-Signature=", url, pl_buf_text(&query));
-    for (size_t i = 0; i < sizeof key; i++)
-        pl_buf_printf(out, "%02x", key[i]);
-    pl_buf_destroy(&text);
-    pl_buf_destroy(&query);
+    char url[1600];
+    s3_signed_url(&(s3_signing){.url = object_url(e, name, url),
+                                .region = e->region,
+                                .keys = &e->keys,
+                                .put_bytes = put_bytes,
+                                .now_s = time(NULL),
+                                .valid_s = ENGINE_SIGNED_S},
+                  out);
     return PL_OK;
 }
 

@@ -96,17 +96,22 @@ pl_status remote_open(const char *folder, bool to_write, remote_end **out)
     return status;
 }
 
+static void drop_since(remote_end *r, remote_doomed *d, int64_t since_ms, size_t most);
+
 void remote_close(remote_end **handle, bool abandon)
 {
     remote_end *r = *handle;
     *handle = NULL;
     if (!r)
         return;
-    if (!abandon)
-        remote_drop_doomed(r, INT64_MAX - REMOTE_LINGER_MS);
+    if (!abandon) {
+        drop_since(r, &r->doomed, INT64_MAX, SIZE_MAX);
+        drop_since(r, &r->uploads, INT64_MAX, SIZE_MAX);
+    }
     engine_close(&r->service);
     pl_buf_destroy(&r->bytes);
-    pl_free_all(r->doomed.names, r->doomed.since_ms, r);
+    pl_free_all(r->doomed.names, r->doomed.since_ms, r->uploads.names,
+                r->uploads.since_ms, r);
 }
 
 /* ---- names ---- */
@@ -207,9 +212,8 @@ void remote_work_clear(remote_work *work)
     *work = (remote_work){0};
 }
 
-void remote_doom(remote_end *r, const remote_work *work)
+void remote_doom(remote_doomed *d, const remote_work *work)
 {
-    remote_doomed *d = &r->doomed;
     if (d->n + work->n_drops > d->cap) {
         d->cap = 2 * (d->n + work->n_drops);
         d->names = pl_grow(d->names, d->cap * sizeof *d->names);
@@ -221,11 +225,11 @@ void remote_doom(remote_end *r, const remote_work *work)
     }
 }
 
-void remote_drop_doomed(remote_end *r, int64_t now_ms)
+/* Drops up to `most` objects that were doomed before `since_ms`. */
+static void drop_since(remote_end *r, remote_doomed *d, int64_t since_ms, size_t most)
 {
-    remote_doomed *d = &r->doomed;
     size_t n = 0;
-    while (n < d->n && d->since_ms[n] + REMOTE_LINGER_MS <= now_ms)
+    while (n < d->n && n < most && d->since_ms[n] <= since_ms)
         n++;
     if (n == 0)
         return;
@@ -233,6 +237,14 @@ void remote_drop_doomed(remote_end *r, int64_t now_ms)
     d->n -= n;
     memmove(d->names, d->names + n, d->n * sizeof *d->names);
     memmove(d->since_ms, d->since_ms + n, d->n * sizeof *d->since_ms);
+}
+
+void remote_drop_doomed(remote_end *r)
+{
+    enum { UPLOADS_AT_ONCE = 256 }; /* so that no commit takes long */
+    const int64_t now = pl_now_ms();
+    drop_since(r, &r->doomed, now - REMOTE_LINGER_MS, SIZE_MAX);
+    drop_since(r, &r->uploads, now - ENGINE_SIGNED_S * 1000, UPLOADS_AT_ONCE);
 }
 
 static pl_status get_object(const row_source *from, const pl_hash *id,

@@ -239,8 +239,8 @@ pl_status remote_advance(pl_txn *txn)
     if (due)
         PL_CHECK(rebase_write(store, &next));
     PL_CHECK(move_head(store, &next));
-    remote_doom(r, &txn->work);
-    remote_drop_doomed(r, pl_now_ms());
+    remote_doom(&r->doomed, &txn->work);
+    remote_drop_doomed(r);
     if (due)
         rebase_drop(store, &old);
     return PL_OK;

@@ -3,24 +3,57 @@
  *
  *   upload/EPOCH.ID.NUMBER
  *
- * The home reads them when the worker has finished, and drops them. Objects that nobody
- * dropped are garbage for the next epoch (remote_sweep.c). */
+ * The home reads them in order while the worker writes further ones. They are dropped
+ * when the last URL has expired: until then an object that exists makes its URL useless
+ * for a second writing. What a killed home leaves is garbage under its successor's
+ * epoch (remote_sweep.c). */
 #include "store/store_internal.h"
 #include "store/stores.h"
 #include <inttypes.h>
 #include <string.h>
 
-enum { URL_MAX = 4096 };
-
-static pl_status no_signatures(const pl_store *store)
-{
-    return pl_fail(PL_ERR_UNSUPPORTED, "the store %s gives no signed URLs",
-                   store->folder);
-}
-
 bool pl_store_signs(const pl_store *store)
 {
     return store->engine && engine_signs(store->engine->service);
+}
+
+static pl_status sign_line(const pl_store *store, const char *name, uint64_t put_bytes,
+                           pl_buf *urls)
+{
+    PL_CHECK(engine_sign(store->engine->service, name, put_bytes, urls));
+    pl_buf_append(urls, "\n", 1);
+    return PL_OK;
+}
+
+pl_status pl_store_sign_blob(pl_store *store, const pl_hash *blob, uint64_t offset,
+                             pl_buf *urls)
+{
+    row_view row;
+    blob_record record = {0};
+    pl_store *holder;
+    const row_key key = key_of_hash(blob);
+    pl_status status = PL_OK;
+    PL_CHECK(stores_find(store, KV_BLOB, &key, &row, &holder));
+    if (!row.found || !pl_store_signs(holder))
+        return PL_ERR_UNSUPPORTED;
+    PL_CHECK(blob_decode(&row, &record));
+    const size_t first = (size_t)(offset / PL_CHUNK_BYTES);
+    for (size_t i = first;
+         i < blob_chunks(record.bytes) && i < first + PL_SIGNED_CHUNKS; i++) {
+        chunk_record chunk;
+        char name[ENGINE_NAME_MAX];
+        bool found = false;
+        const pl_hash id = blob_chunk(&record, i);
+        PL_TRY(chunk_read(store_source(holder), &id, &chunk, &found));
+        status = found && chunk.coding == CHUNK_RAW ? PL_OK : PL_ERR_UNSUPPORTED;
+        if (status != PL_OK)
+            goto done;
+        remote_chunk_name(&id, &chunk, name);
+        PL_TRY(sign_line(holder, name, 0, urls));
+    }
+done:
+    pl_buf_destroy(&record.chunks);
+    return status;
 }
 
 static void upload_name(const pl_store *store, uint64_t id, size_t number,
@@ -30,57 +63,23 @@ static void upload_name(const pl_store *store, uint64_t id, size_t number,
              id, number);
 }
 
-pl_status pl_store_sign_blob(pl_store *store, const pl_hash *blob, uint64_t offset,
-                             size_t most, pl_buf *urls)
-{
-    row_view row;
-    blob_record record = {0};
-    pl_store *holder;
-    const row_key key = key_of_hash(blob);
-    pl_status status = PL_OK;
-    PL_CHECK(stores_find(store, KV_BLOB, &key, &row, &holder));
-    if (!row.found || !pl_store_signs(holder))
-        return no_signatures(store);
-    PL_CHECK(blob_decode(&row, &record));
-    const size_t n = blob_chunks(record.bytes);
-    for (size_t i = (size_t)(offset / PL_CHUNK_BYTES);
-         i < n && urls->len + URL_MAX <= most; i++) {
-        chunk_record chunk;
-        char name[ENGINE_NAME_MAX];
-        bool found = false;
-        const pl_hash id = blob_chunk(&record, i);
-        PL_TRY(chunk_read(store_source(holder), &id, &chunk, &found));
-        if (!found || chunk.coding != CHUNK_RAW)
-            PL_TRY(no_signatures(store));
-        remote_chunk_name(&id, &chunk, name);
-        PL_TRY(engine_sign(holder->engine->service, name, 0, urls));
-        pl_buf_append(urls, "\n", 1);
-    }
-done:
-    pl_buf_destroy(&record.chunks);
-    return status;
-}
-
 pl_status pl_store_sign_upload(pl_store *store, uint64_t id, uint64_t bytes,
-                               uint64_t offset, size_t most, pl_buf *urls)
+                               uint64_t offset, pl_buf *urls)
 {
     char name[ENGINE_NAME_MAX];
-    if (!pl_store_signs(store))
-        return no_signatures(store);
-    for (size_t i = (size_t)(offset / PL_CHUNK_BYTES);
-         i < blob_chunks(bytes) && urls->len + URL_MAX <= most; i++) {
-        const size_t len = chunk_bytes_at(bytes, (uint64_t)i * PL_CHUNK_BYTES);
-        upload_name(store, id, i, name);
-        PL_CHECK(engine_sign(store->engine->service, name, len, urls));
-        pl_buf_append(urls, "\n", 1);
+    for (size_t n = 0; n < PL_SIGNED_CHUNKS && offset < bytes; n++) {
+        const size_t len = chunk_bytes_at(bytes, offset);
+        upload_name(store, id, (size_t)(offset / PL_CHUNK_BYTES), name);
+        PL_CHECK(sign_line(store, name, len, urls));
+        offset += len;
     }
     return PL_OK;
 }
 
 typedef struct pull {
     const pl_store *store;
-    uint64_t id, bytes;
-    uint8_t *out;
+    uint64_t id, bytes, from;
+    uint8_t *out; /* the first byte of the blob */
 } pull;
 
 static pl_status pull_chunk(void *context, size_t i, int thread)
@@ -88,24 +87,26 @@ static pl_status pull_chunk(void *context, size_t i, int thread)
     const pull *p = context;
     char name[ENGINE_NAME_MAX];
     pl_buf got = {0};
-    const size_t len = chunk_bytes_at(p->bytes, (uint64_t)i * PL_CHUNK_BYTES);
+    const uint64_t at = p->from + i * (uint64_t)PL_CHUNK_BYTES;
+    const size_t len = chunk_bytes_at(p->bytes, at);
     (void)thread;
-    upload_name(p->store, p->id, i, name);
+    upload_name(p->store, p->id, (size_t)(at / PL_CHUNK_BYTES), name);
     pl_status status = engine_get(p->store->engine->service, name, &got);
     if (status == PL_OK && got.len != len)
         status = pl_fail(PL_ERR_DAMAGED, "%s has %zu bytes instead of %zu", name,
                          got.len, len);
     if (status == PL_OK)
-        memcpy(p->out + i * PL_CHUNK_BYTES, got.data, len);
+        memcpy(p->out + at, got.data, len);
     pl_buf_destroy(&got);
     return status;
 }
 
 pl_status pl_store_pull_upload(pl_store *store, uint64_t id, uint64_t bytes,
-                               uint8_t *out)
+                               uint64_t from, uint64_t to, uint8_t *out)
 {
-    pull p = {store, id, bytes, out};
-    return pl_parallel(ENGINE_THREADS, blob_chunks(bytes), pull_chunk, &p);
+    pull p = {store, id, bytes, from, out};
+    PL_CHECK(pl_failpoint("upload.pull.before"));
+    return pl_parallel(ENGINE_THREADS, blob_chunks(to - from), pull_chunk, &p);
 }
 
 void pl_store_drop_upload(pl_store *store, uint64_t id, uint64_t bytes)
@@ -114,6 +115,6 @@ void pl_store_drop_upload(pl_store *store, uint64_t id, uint64_t bytes)
     remote_work work = {.drops = pl_alloc((n + 1) * sizeof *work.drops), .n_drops = n};
     for (size_t i = 0; i < n; i++)
         upload_name(store, id, i, work.drops[i].name);
-    remote_doom(store->engine, &work);
+    remote_doom(&store->engine->uploads, &work);
     pl_free(work.drops);
 }

@@ -73,6 +73,7 @@ worker.submit.before worker 2
 worker.submit.after worker 2
 worker.path.before worker 2
 worker.direct.after - 0
+upload.pull.before - 0
 worker.done.before worker 2
 worker.done.after worker 2
 worker.update.wrong - 0

@@ -13,8 +13,9 @@
  *   shut     the server refuses signed URLs
  *
  * Writes its port into PORTFILE, and after each request with a signed URL the numbers
- * of such GETs and PUTs into PORTFILE.signed. Ends when its standard input is closed.
- */
+ * of such GETs and PUTs into PORTFILE.signed. Ends when its standard input is closed,
+ * and then writes into PORTFILE.left how many objects of uploads (upload/...) there
+ * are. */
 #include "base/base.h"
 #include <microhttpd.h>
 #include <stdio.h>
@@ -331,5 +332,11 @@ int main(int argc, char **argv)
     while (read(0, &byte, 1) > 0)
         continue;
     MHD_stop_daemon(daemon);
-    return 0;
+    int n_left = 0;
+    for (size_t i = 0; i < bucket.n; i++)
+        n_left += strstr(bucket.all[i].key, "upload/") != NULL;
+    char left[512], text[16];
+    snprintf(left, sizeof left, "%s.left", argv[1]);
+    const int len = snprintf(text, sizeof text, "%d\n", n_left);
+    return pl_write_output(left, text, (size_t)len) != PL_OK;
 }

@@ -49,6 +49,11 @@ typedef struct fake {
     uint64_t bytes_put;
     int n_submitted;
     pl_hash staged; /* FULL: the upload that has the room; zeros: none */
+    /* the client's rule for direct transfers, what it gets as URLs, and the size that
+     * is announced with them */
+    pl_direct direct;
+    const char *urls;
+    uint64_t claimed;
     atomic_bool stop;
 } fake;
 
@@ -96,6 +101,13 @@ static void answer_piece(fake *f, const pl_peer *peer, pl_message *q)
         most = 30000;
     pl_message_init(&a, PL_MSG_BLOB);
     a.request = q->request;
+    if (f->urls && pl_field_count(&r, PL_TAG_DIRECT) > 0) {
+        PL_SAY(&a, BLOB, blob, .total = f->claimed, .direct = 1);
+        pl_buf_append(&a.data, f->urls, strlen(f->urls));
+        assert_ok(pl_wire_send_to(f->socket, peer, &a));
+        pl_message_destroy(&a);
+        return;
+    }
     if (f->habit == GROWS && at > 0)
         total++;
     if (f->habit == TOO_LONG)
@@ -187,7 +199,7 @@ static pl_client *open_fake(fake *f, pl_thread **thread)
     assert_ok(pl_wire_bind("tcp://127.0.0.1:*", &f->socket, f->address));
     assert_ok(pl_thread_start("home", serve, f, thread));
     pl_client_options options = {
-        .homes = homes, .n_homes = 1, .patience_ms = PATIENCE_MS};
+        .homes = homes, .n_homes = 1, .patience_ms = PATIENCE_MS, .direct = f->direct};
     assert_ok(pl_client_create(&options, &client));
     return client;
 }
@@ -301,6 +313,38 @@ PL_TEST(bytes_that_are_not_what_their_name_says_are_refused)
 {
     check_refused(OTHER_BYTES, PL_ERR_DAMAGED, SIZE_MAX);
     assert_said("fsck");
+}
+
+/* Each URL is of no use. Then the home sends the bytes. */
+PL_TEST(a_home_cannot_send_a_client_to_other_services)
+{
+    static const char *const urls[] = {
+        "",
+        "\n",
+        "http://127.0.0.1:1/x\n",
+        "file:///etc/passwd\n",
+        "https://\n",
+        "https://h/\nhttp://h/\n",
+        "a\nb\nc\nd\ne\nf\ng\nh\ni\nj\nk\nl\nm\nn\no\np\nq\n"};
+    for (size_t i = 0; i < sizeof urls / sizeof *urls; i++)
+        for (int big = 0; big < 2; big++) {
+            fake f = {.bytes = BYTES,
+                      .direct = PL_DIRECT_SAFE,
+                      .urls = urls[i],
+                      .claimed = big ? 1ull << 60 : BYTES};
+            fetch_all(&f);
+            assert_int_equal(f.bytes_asked, BYTES);
+        }
+}
+
+PL_TEST(a_service_that_does_not_answer_costs_no_blob)
+{
+    fake f = {.bytes = BYTES,
+              .direct = PL_DIRECT_OWN,
+              .urls = "http://127.0.0.1:1/x\nhttp://127.0.0.1:1/y\n",
+              .claimed = BYTES};
+    fetch_all(&f);
+    assert_int_equal(f.bytes_asked, BYTES);
 }
 
 PL_TEST(memory_follows_what_has_arrived_not_what_was_announced)

@@ -1,5 +1,6 @@
 /* folder: store; label: unit */
 #include "store/engine/s3_keys.h"
+#include "store/engine/s3_sign.h"
 #include "store/engine/s3_text.h"
 #include "tests/support/store_fixture.h"
 
@@ -205,4 +206,28 @@ PL_TEST(keys_are_sent_only_to_services_that_the_user_trusts)
         assert_non_null(strstr(open_s3(strange[i]), "sends its S3 keys to https://"));
     for (size_t i = 0; i < sizeof trusted / sizeof *trusted; i++)
         assert_non_null(strstr(open_s3(trusted[i]), "AWS_ACCESS_KEY_ID"));
+}
+
+/* The example of Amazon's documentation, "Authenticating Requests: Using Query
+ * Parameters". */
+PL_TEST(a_url_is_signed_as_in_amazons_example)
+{
+    OWNED(pl_buf_destroy) pl_buf url = {0};
+    const s3_keys keys = {.id = "AKIAIOSFODNN7EXAMPLE",
+                          .secret = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"};
+    s3_signing what = {.url = "https://examplebucket.s3.amazonaws.com/test.txt",
+                       .region = "us-east-1",
+                       .keys = &keys,
+                       .now_s = 1369353600, /* 2013-05-24 */
+                       .valid_s = 86400};
+    static const char signature[] =
+        "X-Amz-Signature="
+        "aeeed9bbccd4d02ee5c0109b86d86835f995330da4c265957d157751f604d404";
+    s3_signed_url(&what, &url);
+    assert_non_null(strstr(pl_buf_text(&url), signature));
+    /* clients do not send the port that the scheme implies */
+    pl_buf_clear(&url);
+    what.url = "https://examplebucket.s3.amazonaws.com:443/test.txt";
+    s3_signed_url(&what, &url);
+    assert_non_null(strstr(pl_buf_text(&url), signature));
 }
