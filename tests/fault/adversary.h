@@ -19,6 +19,7 @@ typedef struct lease {
     uint64_t token;
     char task[PL_MODULE_NAME_MAX];
     int64_t index, replica, phase, taken_ms;
+    bool given_back;   /* the hub has answered that the lease is over */
     size_t sealed_len; /* 0 without a lease */
     uint8_t sealed[PL_LEASE_MAX];
     pl_lease_secret key; /* the task key */

@@ -506,8 +506,10 @@ void act_old_lease(adversary *a)
         release(a, p, PL_OK, "");
 }
 
-/* Sends an update under any lease that it ever had. The phase of such a lease may have
- * come again: after a verdict, after a restore, or because a document is forgotten. */
+/* Sends an update under any lease that it ever had and that is over: given back, or not
+ * renewed for long, so that another worker has the task. (Under a lease that is valid
+ * it would be a lie.) The phase of such a lease may have come again: after a verdict,
+ * after a restore, or because a document is forgotten. */
 void act_replay(adversary *a)
 {
     party *p = some_worker(a);
@@ -515,7 +517,8 @@ void act_replay(adversary *a)
     if (n == 0 || !look_at_job(a))
         return;
     const lease *old = &a->past[dice_roll(&a->dice, (uint32_t)n)];
-    if (strncmp(old->task, a->arm.name, strlen(a->arm.name)) != 0)
+    if (strncmp(old->task, a->arm.name, strlen(a->arm.name)) != 0 ||
+        (!old->given_back && pl_now_ms() - old->taken_ms < 60000))
         return;
     known k;
     pl_message m;

@@ -242,6 +242,7 @@ static bool read_task(const pl_message *m, lease *out)
     if (len == sizeof out->key)
         memcpy(out->key.bytes, bytes, len);
     out->taken_ms = pl_now_ms();
+    out->given_back = false;
     out->held = pl_reader_status(&r) == PL_OK;
     return out->held;
 }
@@ -276,7 +277,7 @@ void release(adversary *a, party *p, pl_status why, const char *text)
     pl_put_text(&m.body, PL_TAG_NAME, p->name);
     pl_put_u64(&m.body, PL_TAG_PHASE, (uint64_t)p->lease.phase);
     pl_put_text(&m.body, PL_TAG_TASK, p->lease.task);
-    (void)ask(a, p, AT_HUB, &m, NULL);
+    p->lease.given_back = ask(a, p, AT_HUB, &m, NULL) == ANSWER_OK;
     end_lease(a, p);
 }
 
