@@ -48,15 +48,13 @@ void model_backward(pl_model *m, int B, int T, bool accumulate)
         ops->rmsnorm_backward(be, d->d_stream, m->grads + at->ffn_norm, d->d_norm,
                               a->mid, m->params + at->ffn_norm, a->ffn_rstd, N, C);
 
-        /* Then it becomes d loss / d x_b. Rope is a rotation, so its transpose is its
-         * inverse. */
+        /* Then it becomes d loss / d x_b. */
         ops->matmul_dx(be, d->d_attn, d->d_stream, model_weight(m, b, WEIGHT_O), N, C,
                        H * D, false);
         ops->matmul_dw(be, m->grads + at->matrices[WEIGHT_O], d->d_stream, a->attn, N,
                        C, H * D, accumulate);
         ops->attention_backward(be, d->d_qkv, d->d_attn, a->qkv, a->attn, a->lse,
-                                d->texts, B, T, H, G, D);
-        ops->rope(be, d->d_qkv, d->texts, B, T, H, G, D, s->rope_theta, 0, -1);
+                                d->texts, B, T, H, G, D, s->rope_theta);
         if (s->qk_norm)
             ops->head_norm_backward(be, d->d_qkv, m->grads + at->head_norm, a->qk,
                                     m->params + at->head_norm, a->qk_rstd, N, H, G, D);

@@ -154,14 +154,17 @@ typedef void pl_op_rope(pl_backend *be, pl_act *qkv, const int32_t *texts, int B
 
 /* Causal attention within each text, scale 1/sqrt(D). qkv [B,T,(H+2G)*D] after
  * rope:
- *   out [B,T,H*D], lse [B,H,T] = log sum exp of the scaled scores (fp32) */
+ *   out [B,T,H*D], lse [B,H,T] = log sum exp of the scaled scores (fp32)
+ *
+ * The backward pass gives the gradient of qkv as it was before rope with `theta` and
+ * start 0: the gradients of q and k are rotated back. */
 typedef void pl_op_attention_forward(pl_backend *be, pl_act *out, float *lse,
                                      const pl_act *qkv, const int32_t *texts, int B,
                                      int T, int H, int G, int D);
 typedef void pl_op_attention_backward(pl_backend *be, pl_act *dqkv, const pl_act *dout,
                                       const pl_act *qkv, const pl_act *out,
                                       const float *lse, const int32_t *texts, int B,
-                                      int T, int H, int G, int D);
+                                      int T, int H, int G, int D, double theta);
 /* In the next two operations the rows belong to several sequences, and each sequence
  * has a cache. Row n of qkv [N,(H+2G)*D] is position pos[n] < S of sequence slot[n]; no
  * two rows have the same sequence and position. The caches are keys and values, both

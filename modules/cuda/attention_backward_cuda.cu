@@ -3,19 +3,20 @@
  *   p = exp(score - lse)       dp = dout v^T       ds = p (dp - delta) / sqrt(D)
  *   dv = p^T dout              dk = ds^T q         dq = ds k
  *
- * with delta[t] = dout[t].out[t]. There are two kernels, so that each sum is computed
- * by one block in one order. A block of the first kernel has ROWS keys of one kv head.
- * It goes through all queries that see these keys, in all query heads that read this kv
- * head. A block of the second kernel has ROWS queries and goes through their keys. Both
- * kernels compute the scores. So there are seven products. A single kernel with atomic
- * additions would need only five, but its result would not always have the same
- * bytes. */
+ * with delta[t] = dout[t].out[t]. Then dq and dk go back through rope. There are two
+ * kernels, so that each sum is computed by one block in one order. A block of the first
+ * kernel has ROWS keys of one kv head. It goes through all queries that see these keys,
+ * in all query heads that read this kv head. A block of the second kernel has ROWS
+ * queries and goes through their keys. Both kernels compute the scores. So there are
+ * seven products. A single kernel with atomic additions would need only five, but its
+ * result would not always have the same bytes. */
 #include "modules/cuda/attention.cuh"
 #include "modules/cuda/warp.cuh"
 
 struct backward_inputs {
     const act *dout, *qkv;
-    const float *lse, *delta; /* [B,H,T] */
+    const float *lse, *delta;     /* [B,H,T] */
+    const float *cosines, *sines; /* [T,D/2] */
 };
 
 /* ---- delta ---- */
@@ -158,6 +159,32 @@ template <class P> struct backward_tiles {
     }
 };
 
+/* Rotates this warp's rows back by the angles of their positions if D fills the tile:
+ * then both elements of each pair are in one lane. The launcher rotates other heads. */
+template <int N>
+static __device__ void rotate_back(float (&c)[N][4], const backward_inputs &in,
+                                   const attention_shape &s, int b, int first)
+{
+    const int lane = (int)threadIdx.x % WARP_SIZE, g = lane / 4, p = lane % 4;
+    if (s.D != N * 8)
+        return;
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        const int t = min(first + g + half * 8, s.T - 1);
+        const int angle = (t - text_begin(s, b, t)) * N * 4 + 2 * p;
+#pragma unroll
+        for (int n = 0; n < N / 2; n++)
+#pragma unroll
+            for (int i = 0; i < 2; i++) {
+                float &low = c[n][2 * half + i], &high = c[n + N / 2][2 * half + i];
+                const float cosine = in.cosines[angle + n * 8 + i];
+                const float sine = in.sines[angle + n * 8 + i], x = low;
+                low = x * cosine + high * sine;
+                high = high * cosine - x * sine;
+            }
+    }
+}
+
 /* A step of sum_keys: a query head, the first of its STEP queries, and the stage that
  * has their tiles. */
 struct query_step {
@@ -262,6 +289,7 @@ static __device__ void sum_keys(act *dqkv, const backward_inputs &in,
     P::use(dv);
     const float one[2] = {1.0f, 1.0f}, scale[2] = {s.scale, s.scale};
     act *to = dqkv + (size_t)b * T * s.stride + (size_t)(s.H + kv) * D;
+    rotate_back(dk, in, s, b, my_key);
     store_rows(to, s.stride, dk, scale, my_key, s.T, s.D);
     store_rows(to + (size_t)s.G * D, s.stride, dv, one, my_key, s.T, s.D);
 }
@@ -364,6 +392,7 @@ static __device__ void sum_queries(act *dqkv, const backward_inputs &in,
         P::use(dq);
     }
     const float scale[2] = {s.scale, s.scale};
+    rotate_back(dq, in, s, b, my_row);
     store_rows(dqkv + (size_t)b * T * s.stride + (size_t)h * D, s.stride, dq, scale,
                my_row, s.T, s.D);
 }
@@ -382,20 +411,24 @@ static __global__ void __launch_bounds__(P::THREADS, P::BLOCKS)
 
 void cuda_attention_backward(pl_backend *be, pl_act *dqkv, const pl_act *dout,
                              const pl_act *qkv, const pl_act *out, const float *lse,
-                             const int32_t *texts, int B, int T, int H, int G, int D)
+                             const int32_t *texts, int B, int T, int H, int G, int D,
+                             double theta)
 {
+    cuda_state *self = cuda_self(be);
     const attention_shape s = attention_describe(texts, T, H, G, D);
     const size_t n = (size_t)B * (size_t)T * (size_t)H;
-    if (!attention_can(be, B, D))
+    if (!attention_can(be, B, D) || !cuda_rope_table(self, T, D, theta))
         return;
-    float *delta = static_cast<float *>(cuda_scratch(cuda_self(be), n * sizeof(float)));
+    float *delta = static_cast<float *>(cuda_scratch(self, n * sizeof(float)));
     if (!delta)
         return;
     if (acts_width(D) == ACTS_WIDE)
         compute_delta<ACTS_WIDE>(be, delta, cuda_acts(dout), cuda_acts(out), n, s);
     else
         compute_delta<1>(be, delta, cuda_acts(dout), cuda_acts(out), n, s);
-    const backward_inputs in = {cuda_acts(dout), cuda_acts(qkv), lse, delta};
+    const float *sines = self->rope + (size_t)self->rope_positions * (size_t)(D / 2);
+    const backward_inputs in = {cuda_acts(dout), cuda_acts(qkv), lse,
+                                delta,           self->rope,     sines};
     attention_choose(be, D, [&](auto tiles) {
         typedef decltype(tiles) P;
         const size_t shared = backward_tiles<P>::bytes();
@@ -407,5 +440,7 @@ void cuda_attention_backward(pl_backend *be, pl_act *dqkv, const pl_act *dout,
                   P::THREADS, shared, cuda_stream(be), cuda_acts(dqkv), in, s);
         PL_LAUNCH((attention_queries_kernel<P>), dim3(blocks, (unsigned)H, (unsigned)B),
                   P::THREADS, shared, cuda_stream(be), cuda_acts(dqkv), in, s);
+        if (D != P::HD)
+            cuda_rope(be, dqkv, texts, B, T, H, G, D, theta, 0, -1);
     });
 }

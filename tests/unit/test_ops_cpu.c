@@ -480,7 +480,7 @@ static void check_attention_of(const pair *p, const int *s, int longest)
     for (int side = 0; side < 2; side++)
         p->be[side]->ops->attention_backward(p->be[side], dqkv.at[side], dout.at[side],
                                              qkv.at[side], out.at[side], lse.at[side],
-                                             texts.at[side], B, T, H, G, D);
+                                             texts.at[side], B, T, H, G, D, 1e4);
     expect_same(p, &dqkv, "attention_backward", s, 5);
     drop(p, &qkv), drop(p, &out), drop(p, &dout), drop(p, &lse);
     drop_texts(p, &texts);
