@@ -89,7 +89,7 @@ static void norm_forward(probe_ops *x)
 static void norm_backward(probe_ops *x)
 {
     x->be->ops->rmsnorm_backward(x->be, x->d, x->dw, x->b, x->a, x->w, x->rstd, x->N,
-                                 x->width);
+                                 x->width, true);
 }
 static void swiglu_forward(probe_ops *x)
 {

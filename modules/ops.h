@@ -112,11 +112,11 @@ typedef void pl_op_embed_backward(pl_backend *be, float *dw, const pl_act *dout,
 typedef void pl_op_rmsnorm_forward(pl_backend *be, pl_act *out, float *rstd, pl_act *x,
                                    const pl_act *residual, const float *w, int N, int C,
                                    float eps);
-/* Adds d loss / d x to dx [n,c], the gradient of the residual stream, and adds sum_n
- * dout * x * rstd to dw[c]. */
+/* dx[n,c] = d loss / d x; with `accumulate`, it is added to dx, the gradient of the
+ * residual stream. Adds sum_n dout * x * rstd to dw[c]. */
 typedef void pl_op_rmsnorm_backward(pl_backend *be, pl_act *dx, float *dw,
                                     const pl_act *dout, const pl_act *x, const float *w,
-                                    const float *rstd, int N, int C);
+                                    const float *rstd, int N, int C, bool accumulate);
 
 /* RMSNorm of each query and each key head (QK norm), in place on the q and k parts of
  * qkv [N,(H+2G)*D], before rope. w [2,D] has the gains of queries, then those of keys:

@@ -140,7 +140,7 @@ PL_TEST(rmsnorm_of_a_row_has_the_size_of_its_weight)
     expect_close(out, want, 4, value_error);
 }
 
-PL_TEST(rmsnorm_gradients_match_differences_and_accumulate)
+PL_TEST(rmsnorm_gradients_match_differences_and_accumulate_on_request)
 {
     enum { N = NORM_N, C = NORM_C };
     probe p = {.run = run_norm, .n_out = N * C};
@@ -152,9 +152,11 @@ PL_TEST(rmsnorm_gradients_match_differences_and_accumulate)
     OWNED(free_memory) float *dx = filled(N * C, 0.5f), *dw = filled(C, -2.0f);
     be->ops->rmsnorm_forward(be, act(out), rstd, act(x), NULL, w, N, C,
                              (float)norm_eps);
-    be->ops->rmsnorm_backward(be, act(dx), dw, act(dout), act(x), w, rstd, N, C);
+    be->ops->rmsnorm_backward(be, act(dx), dw, act(dout), act(x), w, rstd, N, C, true);
     expect_slopes(&p, p.a, dx, 0.5, N * C);
     expect_slopes(&p, p.b, dw, -2.0, C);
+    be->ops->rmsnorm_backward(be, act(dx), dw, act(dout), act(x), w, rstd, N, C, false);
+    expect_slopes(&p, p.a, dx, 0.0, N * C);
     free(p.a), free(p.b), free(p.out), free(seed), free(x), free(w), free(dout);
 }
 
