@@ -50,7 +50,8 @@ template <int N> __device__ inline void clear_rows(float (&c)[N][4])
  * GROUP the number of rows that are multiplied at once. KEYS and STEP are the numbers
  * of rows that the forward and the backward kernels take at a time. There are STAGES
  * tiles of such rows: in the forward kernel and in the kernel of keys, one tile is
- * copied while two others are multiplied. */
+ * copied while two others are multiplied. `forward` is the type for the forward kernel,
+ * whose blocks may have more warps. */
 enum { STAGES = 3 };
 
 /* Products by single warps. Rows are padded by 8 acts, for which mma.cuh gives the
@@ -59,6 +60,7 @@ template <int SIZE> struct warp_tiles {
     enum { HD = SIZE, GROUP = 16, WARPS = ATTENTION_WARPS, STRIDE = HD + 8 };
     enum { KEYS = HD > 64 ? 32 : 64, STEP = 32, WHOLE_CHUNKS = false };
     enum { BLOCKS = 1, EXISTS = true, THREADS = WARPS * WARP_SIZE, ROWS = 16 * WARPS };
+    typedef warp_tiles forward;
 
     static constexpr int acts(int rows)
     {
@@ -129,10 +131,11 @@ template <int SIZE> struct warp_tiles {
 
 /* Products by groups of four warps. They run while the warps go on, so the functions
  * must be called in the order begin, products, commit, wait, use (mma.cuh). */
-template <int SIZE> struct group_tiles {
-    enum { HD = SIZE, GROUP = 64, WARPS = 8, KEYS = 64, STEP = HD > 64 ? 32 : 64 };
-    enum { WHOLE_CHUNKS = true, BLOCKS = HD > 64 ? 1 : 2 };
+template <int SIZE, int GROUPS = 2> struct group_tiles {
+    enum { HD = SIZE, GROUP = 64, WARPS = 4 * GROUPS, KEYS = 128 };
+    enum { STEP = HD > 64 ? 32 : 64, WHOLE_CHUNKS = true, BLOCKS = HD > 64 ? 1 : 2 };
     enum { EXISTS = GROUP_PRODUCTS, THREADS = WARPS * WARP_SIZE, ROWS = 16 * WARPS };
+    typedef group_tiles<SIZE, (SIZE > 64 ? 2 : 3)> forward;
 
     static constexpr int acts(int rows)
     {
