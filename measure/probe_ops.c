@@ -74,7 +74,7 @@ static void attention_backward(probe_ops *x)
 {
     x->be->ops->attention_backward(x->be, x->d, x->b, x->a, x->c, x->lse, NULL,
                                    x->options.batch, x->options.shape->context,
-                                   x->heads, x->kv_heads, x->D);
+                                   x->heads, x->kv_heads, x->D, 10000.0);
 }
 static void rope(probe_ops *x)
 {
@@ -89,7 +89,7 @@ static void norm_forward(probe_ops *x)
 static void norm_backward(probe_ops *x)
 {
     x->be->ops->rmsnorm_backward(x->be, x->d, x->dw, x->b, x->a, x->w, x->rstd, x->N,
-                                 x->width);
+                                 x->width, true);
 }
 static void swiglu_forward(probe_ops *x)
 {
@@ -197,7 +197,7 @@ static void add_others(probe_ops *x, pl_probe_report *report)
     row = add_operation(x, report, "attention backward", attention_backward, blocks);
     row->flops = 5.0 * scores;
     row->bytes = N * 2.0 * (W + heads) * e;
-    add_operation(x, report, "rope", rope, 2 * blocks)->bytes =
+    add_operation(x, report, "rope", rope, blocks)->bytes =
         N * 2.0 * (x->heads + x->kv_heads) * x->D * e;
     add_operation(x, report, "rmsnorm forward", norm_forward, norms)->bytes =
         4.0 * N * C * e;

@@ -24,9 +24,9 @@ void model_backward(pl_model *m, int B, int T, bool accumulate)
     ops->classifier(be, d->loss, d->d_norm, m->grads + m->at.classifier, d->norm,
                     m->path->classifier, d->targets, &d->numbers->loss_scale, N,
                     s->vocab, C, accumulate);
-    ops->fill_zero(be, d->d_stream, (size_t)N * (size_t)C * pl_type_bytes(be->act));
     ops->rmsnorm_backward(be, d->d_stream, m->grads + m->at.norm, d->d_norm,
-                          d->blocks[last].out, m->params + m->at.norm, d->rstd, N, C);
+                          d->blocks[last].out, m->params + m->at.norm, d->rstd, N, C,
+                          false);
 
     for (int b = last; b >= 0; b--) {
         const block_acts *a = &d->blocks[b];
@@ -46,17 +46,16 @@ void model_backward(pl_model *m, int B, int T, bool accumulate)
         ops->matmul_dw(be, m->grads + at->matrices[WEIGHT_GATE_UP], d->d_gate_up,
                        a->ffn_norm, N, 2 * F, C, accumulate);
         ops->rmsnorm_backward(be, d->d_stream, m->grads + at->ffn_norm, d->d_norm,
-                              a->mid, m->params + at->ffn_norm, a->ffn_rstd, N, C);
+                              a->mid, m->params + at->ffn_norm, a->ffn_rstd, N, C,
+                              true);
 
-        /* Then it becomes d loss / d x_b. Rope is a rotation, so its transpose is its
-         * inverse. */
+        /* Then it becomes d loss / d x_b. */
         ops->matmul_dx(be, d->d_attn, d->d_stream, model_weight(m, b, WEIGHT_O), N, C,
                        H * D, false);
         ops->matmul_dw(be, m->grads + at->matrices[WEIGHT_O], d->d_stream, a->attn, N,
                        C, H * D, accumulate);
         ops->attention_backward(be, d->d_qkv, d->d_attn, a->qkv, a->attn, a->lse,
-                                d->texts, B, T, H, G, D);
-        ops->rope(be, d->d_qkv, d->texts, B, T, H, G, D, s->rope_theta, 0, -1);
+                                d->texts, B, T, H, G, D, s->rope_theta);
         if (s->qk_norm)
             ops->head_norm_backward(be, d->d_qkv, m->grads + at->head_norm, a->qk,
                                     m->params + at->head_norm, a->qk_rstd, N, H, G, D);
@@ -65,7 +64,8 @@ void model_backward(pl_model *m, int B, int T, bool accumulate)
         ops->matmul_dw(be, m->grads + at->matrices[WEIGHT_QKV], d->d_qkv, a->attn_norm,
                        N, qkv, C, accumulate);
         ops->rmsnorm_backward(be, d->d_stream, m->grads + at->attn_norm, d->d_norm,
-                              a->in, m->params + at->attn_norm, a->attn_rstd, N, C);
+                              a->in, m->params + at->attn_norm, a->attn_rstd, N, C,
+                              true);
     }
     ops->embed_backward(be, m->grads + m->at.embed, d->d_stream, d->tokens, N, C);
 }

@@ -220,7 +220,8 @@ static void add_gpu_scratch(const pl_backend *be, const pl_topology *topology,
         if (e.normed > 0)
             most = largest(most, cuda_norm_bytes(e.N, 2 * e.head_size));
         most = largest(most, CUDA_SUM_BLOCKS * sizeof(double));
-        most = largest(most, e.N * e.heads * sizeof(float)); /* attention's deltas */
+        most = largest(most, cuda_attention_bytes(e.N / e.T, e.T, e.heads,
+                                                  (size_t)s->n_kv_heads, e.head_size));
     } else {
         const size_t n_parts = cuda_decode_parts(CUDA_DECODE_ROWS, e.heads, e.T);
         most = largest(most, cuda_decode_bytes(n_parts, e.head_size));

@@ -112,11 +112,11 @@ typedef void pl_op_embed_backward(pl_backend *be, float *dw, const pl_act *dout,
 typedef void pl_op_rmsnorm_forward(pl_backend *be, pl_act *out, float *rstd, pl_act *x,
                                    const pl_act *residual, const float *w, int N, int C,
                                    float eps);
-/* Adds d loss / d x to dx [n,c], the gradient of the residual stream, and adds sum_n
- * dout * x * rstd to dw[c]. */
+/* dx[n,c] = d loss / d x; with `accumulate`, it is added to dx, the gradient of the
+ * residual stream. Adds sum_n dout * x * rstd to dw[c]. */
 typedef void pl_op_rmsnorm_backward(pl_backend *be, pl_act *dx, float *dw,
                                     const pl_act *dout, const pl_act *x, const float *w,
-                                    const float *rstd, int N, int C);
+                                    const float *rstd, int N, int C, bool accumulate);
 
 /* RMSNorm of each query and each key head (QK norm), in place on the q and k parts of
  * qkv [N,(H+2G)*D], before rope. w [2,D] has the gains of queries, then those of keys:
@@ -154,14 +154,17 @@ typedef void pl_op_rope(pl_backend *be, pl_act *qkv, const int32_t *texts, int B
 
 /* Causal attention within each text, scale 1/sqrt(D). qkv [B,T,(H+2G)*D] after
  * rope:
- *   out [B,T,H*D], lse [B,H,T] = log sum exp of the scaled scores (fp32) */
+ *   out [B,T,H*D], lse [B,H,T] = log sum exp of the scaled scores (fp32)
+ *
+ * The backward pass gives the gradient of qkv as it was before rope with `theta` and
+ * start 0: the gradients of q and k are rotated back. */
 typedef void pl_op_attention_forward(pl_backend *be, pl_act *out, float *lse,
                                      const pl_act *qkv, const int32_t *texts, int B,
                                      int T, int H, int G, int D);
 typedef void pl_op_attention_backward(pl_backend *be, pl_act *dqkv, const pl_act *dout,
                                       const pl_act *qkv, const pl_act *out,
                                       const float *lse, const int32_t *texts, int B,
-                                      int T, int H, int G, int D);
+                                      int T, int H, int G, int D, double theta);
 /* In the next two operations the rows belong to several sequences, and each sequence
  * has a cache. Row n of qkv [N,(H+2G)*D] is position pos[n] < S of sequence slot[n]; no
  * two rows have the same sequence and position. The caches are keys and values, both

@@ -283,7 +283,8 @@ static void backward_task(const backward *w, int b, int g)
 
 void OP(attention_backward)(pl_backend *be, pl_act *dqkv, const pl_act *dout,
                             const pl_act *qkv, const pl_act *out, const float *lse,
-                            const int32_t *texts, int B, int T, int H, int G, int D)
+                            const int32_t *texts, int B, int T, int H, int G, int D,
+                            double theta)
 {
     const shape s = make_shape(be->act, B, T, H, G, D);
     const int n_threads = be->n_threads, n_tasks = B * G;
@@ -302,4 +303,5 @@ void OP(attention_backward)(pl_backend *be, pl_act *dqkv, const pl_act *dout,
             (void)backward_carve(&w, scratch + (size_t)i * part);
             backward_task(&w, task / G, task % G);
         }
+    OP(rope)(be, dqkv, texts, B, T, H, G, D, theta, 0, -1);
 }

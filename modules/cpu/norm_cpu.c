@@ -57,7 +57,7 @@ void OP(rmsnorm_forward)(pl_backend *be, pl_act *out, float *rstd, pl_act *x,
 /* Computes, with y = x rstd: d loss / d x = rstd (w dout - y mean(w dout y)). */
 ALWAYS_INLINE void backward_row(pl_act *dx, float *dw, const pl_act *dout,
                                 const pl_act *x, const float *w, float rstd, size_t row,
-                                int C, const pl_type type)
+                                int C, bool accumulate, const pl_type type)
 {
     vfloat product = {0};
     for (int c = 0; c < C; c += LANES) {
@@ -73,7 +73,8 @@ ALWAYS_INLINE void backward_row(pl_act *dx, float *dw, const pl_act *dout,
         const size_t at = row + (size_t)c;
         const vfloat grad = v_load_act(dout, at, left, type) * v_load_n(w + c, left);
         const vfloat change = (grad - v_load_act(x, at, left, type) * mean) * rstd;
-        v_store_act(dx, at, v_load_act(dx, at, left, type) + change, left, type);
+        const vfloat old = accumulate ? v_load_act(dx, at, left, type) : (vfloat){0};
+        v_store_act(dx, at, old + change, left, type);
     }
 }
 
@@ -84,7 +85,7 @@ enum { GROUP = 64 };
 
 void OP(rmsnorm_backward)(pl_backend *be, pl_act *dx, float *dw, const pl_act *dout,
                           const pl_act *x, const float *w, const float *rstd, int N,
-                          int C)
+                          int C, bool accumulate)
 {
     const int n_groups = (N + GROUP - 1) / GROUP;
     const size_t stride = cpu_lines((size_t)C * sizeof(float)) / sizeof(float);
@@ -98,9 +99,10 @@ void OP(rmsnorm_backward)(pl_backend *be, pl_act *dx, float *dw, const pl_act *d
         for (int n = i * GROUP; n < N && n < (i + 1) * GROUP; n++) {
             const size_t row = (size_t)n * (size_t)C;
             if (be->act == PL_BF16)
-                backward_row(dx, part, dout, x, w, rstd[n], row, C, PL_BF16);
+                backward_row(dx, part, dout, x, w, rstd[n], row, C, accumulate,
+                             PL_BF16);
             else
-                backward_row(dx, part, dout, x, w, rstd[n], row, C, PL_F32);
+                backward_row(dx, part, dout, x, w, rstd[n], row, C, accumulate, PL_F32);
         }
     }
     for (int i = 0; i < n_groups; i++)

@@ -35,6 +35,16 @@ __device__ inline int warp_of_block()
     return __shfl_sync(0xffffffffu, (int)threadIdx.x / WARP_SIZE, 0);
 }
 
+/* Returns x. The compiler does not compute what depends on the result before a loop,
+ * because that would keep too many registers in use. */
+__device__ inline int in_loop(int x)
+{
+#ifdef __CUDACC__
+    asm volatile("" : "+r"(x));
+#endif
+    return x;
+}
+
 template <int N> __device__ inline void clear_rows(float (&c)[N][4])
 {
 #pragma unroll
@@ -48,9 +58,9 @@ template <int N> __device__ inline void clear_rows(float (&c)[N][4])
  * group_tiles, say where its elements lie and how a block multiplies tiles. WARPS is
  * the number of warps of a block, each of which computes 16 rows of the results, and
  * GROUP the number of rows that are multiplied at once. KEYS and STEP are the numbers
- * of rows that the forward and the backward kernels take at a time. There are STAGES
- * tiles of such rows: in the forward kernel and in the kernel of keys, one tile is
- * copied while two others are multiplied. */
+ * of rows that the forward and the backward kernel take at a time. `forward` is the
+ * type for the forward kernel, whose blocks may have more warps. It has STAGES tiles of
+ * keys and of values: one is copied while two others are multiplied. */
 enum { STAGES = 3 };
 
 /* Products by single warps. Rows are padded by 8 acts, for which mma.cuh gives the
@@ -58,7 +68,10 @@ enum { STAGES = 3 };
 template <int SIZE> struct warp_tiles {
     enum { HD = SIZE, GROUP = 16, WARPS = ATTENTION_WARPS, STRIDE = HD + 8 };
     enum { KEYS = HD > 64 ? 32 : 64, STEP = 32, WHOLE_CHUNKS = false };
-    enum { BLOCKS = 1, EXISTS = true, THREADS = WARPS * WARP_SIZE, ROWS = 16 * WARPS };
+    enum { EXISTS = true, THREADS = WARPS * WARP_SIZE, ROWS = 16 * WARPS };
+    typedef warp_tiles forward;
+    /* the size of a tile of ds [ROWS keys, STEP queries]; fragments of dq of a warp */
+    enum { SLOPE_STRIDE = STEP + 8, SLOPES = ROWS * SLOPE_STRIDE, PARTS = HD / 16 };
 
     static constexpr int acts(int rows)
     {
@@ -108,6 +121,38 @@ template <int SIZE> struct warp_tiles {
         }
     }
 
+    static __device__ act *slope_at(act *tile, int key, int query)
+    {
+        return tile + key * SLOPE_STRIDE + query;
+    }
+    /* Returns which query of the step, and which element of the head, element i of
+     * fragment n of dq is. A warp has 16 queries and half of the head. */
+    static __device__ int slope_query(int warp, int, int i)
+    {
+        return warp % 2 * 16 + (int)threadIdx.x % WARP_SIZE / 4 + i / 2 * 8;
+    }
+    static __device__ int slope_column(int warp, int n, int i)
+    {
+        return warp / 2 * (HD / 2) + n * 8 + (int)threadIdx.x % 4 * 2 + i % 2;
+    }
+    /* Adds the transposed tile of ds, times the tile of keys, to dq. */
+    static __device__ void multiply_slopes(float (&c)[PARTS][4], act *slopes, act *keys)
+    {
+        const int lane = in_loop((int)threadIdx.x) % WARP_SIZE, warp = warp_of_block();
+#pragma unroll
+        for (int k = 0; k < ROWS; k += 16) {
+            unsigned left[4], right[4];
+            ldmatrix_transposed(left, slope_at(slopes, k + lane % 8 + lane / 16 * 8,
+                                               warp % 2 * 16 + lane / 8 % 2 * 8));
+#pragma unroll
+            for (int n = 0; n < PARTS; n += 2) {
+                load_b_transposed(right, keys, STRIDE, k, warp / 2 * (HD / 2) + n * 8);
+                mma_16x8x16(c[n], left, right);
+                mma_16x8x16(c[n + 1], left, right + 2);
+            }
+        }
+    }
+
     /* The next functions do nothing, because products of single warps are complete at
      * once. */
     static __device__ void publish()
@@ -129,10 +174,12 @@ template <int SIZE> struct warp_tiles {
 
 /* Products by groups of four warps. They run while the warps go on, so the functions
  * must be called in the order begin, products, commit, wait, use (mma.cuh). */
-template <int SIZE> struct group_tiles {
-    enum { HD = SIZE, GROUP = 64, WARPS = 8, KEYS = 64, STEP = HD > 64 ? 32 : 64 };
-    enum { WHOLE_CHUNKS = true, BLOCKS = HD > 64 ? 1 : 2 };
+template <int SIZE, int GROUPS = 2> struct group_tiles {
+    enum { HD = SIZE, GROUP = 64, WARPS = 4 * GROUPS, KEYS = 128 };
+    enum { STEP = HD > 64 ? 32 : 64, WHOLE_CHUNKS = true };
     enum { EXISTS = GROUP_PRODUCTS, THREADS = WARPS * WARP_SIZE, ROWS = 16 * WARPS };
+    typedef group_tiles<SIZE, (SIZE > 64 ? 2 : 3)> forward;
+    enum { SLOPES = ROWS * PANEL_COLUMNS, PARTS = 4 };
 
     static constexpr int acts(int rows)
     {
@@ -174,6 +221,40 @@ template <int SIZE> struct group_tiles {
                 c, w[k], right + k * 16 * PANEL_ROW_BYTES / OPERAND_UNIT);
     }
 
+    static __device__ act *slope_at(act *tile, int key, int query)
+    {
+        return at(tile, ROWS, key, query) + query % ACTS_WIDE;
+    }
+    /* A group computes a part of the transpose of dq: 32 queries and 64 elements. */
+    static __device__ int slope_query(int warp, int n, int i)
+    {
+        return (HD > 64 ? 0 : warp / 4 * 32) + n * 8 + (int)threadIdx.x % 4 * 2 + i % 2;
+    }
+    static __device__ int slope_column(int warp, int, int i)
+    {
+        return (HD > 64 ? warp : warp % 4) * 16 + (int)threadIdx.x % WARP_SIZE / 4 +
+               i / 2 * 8;
+    }
+    static __device__ void multiply_slopes(float (&c)[PARTS][4], act *slopes, act *keys)
+    {
+        const int lane = in_loop((int)threadIdx.x) % WARP_SIZE, warp = warp_of_block();
+        const int column = (HD > 64 ? warp : warp % 4) * 16 + lane / 8 % 2 * 8;
+        unsigned left[ROWS / 16][4];
+#pragma unroll
+        for (int k = 0; k < ROWS / 16; k++)
+            ldmatrix_transposed(
+                left[k], at(keys, ROWS, k * 16 + lane % 8 + lane / 16 * 8, column));
+        const int query = HD > 64 ? 0 : warp / 4 * 32;
+        const uint64_t right = group_operand(slopes, OPERAND_UNIT) +
+                               query * (int)sizeof(act) / OPERAND_UNIT;
+        begin();
+#pragma unroll
+        for (int k = 0; k < ROWS / 16; k++)
+            group_multiply_weights<PARTS>(
+                c, left[k], right + k * 16 * PANEL_ROW_BYTES / OPERAND_UNIT);
+        commit();
+    }
+
     static __device__ void publish()
     {
         group_publish();
@@ -202,7 +283,8 @@ template <class P, int ROWS>
 __device__ inline void load_elements(act *tile, const act *at, size_t stride, int left,
                                      int D)
 {
-    for (unsigned i = threadIdx.x; i < ROWS * P::HD; i += P::THREADS) {
+    for (unsigned i = (unsigned)in_loop((int)threadIdx.x); i < ROWS * P::HD;
+         i += P::THREADS) {
         const int row = (int)(i / P::HD), column = (int)(i % P::HD);
         const bool inside = row < left && column < D;
         P::at(tile, ROWS, row, column)[column % ACTS_WIDE] =
@@ -221,6 +303,7 @@ __device__ inline void load_tile(act *tile, const act *from, size_t stride, int 
     constexpr unsigned CHUNKS = P::HD / ACTS_WIDE, ALL = ROWS * CHUNKS;
     const act *at = from + (size_t)first * stride;
     const int left = T - first;
+    const unsigned thread = (unsigned)in_loop((int)threadIdx.x);
     if constexpr (!P::WHOLE_CHUNKS)
         if (D % ACTS_WIDE != 0) {
             load_elements<P, ROWS>(tile, at, stride, left, D);
@@ -228,7 +311,7 @@ __device__ inline void load_tile(act *tile, const act *from, size_t stride, int 
         }
 #pragma unroll
     for (unsigned j = 0; j < ALL; j += P::THREADS) {
-        const unsigned i = j + threadIdx.x;
+        const unsigned i = j + thread;
         const int row = (int)(i / CHUNKS), column = (int)(i % CHUNKS) * ACTS_WIDE;
         const bool inside = row < left && column < D;
         if (ALL % P::THREADS == 0 || i < ALL)

@@ -3,19 +3,28 @@
  *   p = exp(score - lse)       dp = dout v^T       ds = p (dp - delta) / sqrt(D)
  *   dv = p^T dout              dk = ds^T q         dq = ds k
  *
- * with delta[t] = dout[t].out[t]. There are two kernels, so that each sum is computed
- * by one block in one order. A block of the first kernel has ROWS keys of one kv head.
- * It goes through all queries that see these keys, in all query heads that read this kv
- * head. A block of the second kernel has ROWS queries and goes through their keys. Both
- * kernels compute the scores. So there are seven products. A single kernel with atomic
- * additions would need only five, but its result would not always have the same
- * bytes. */
+ * with delta[t] = dout[t].out[t]. Then dq and dk go back through rope.
+ *
+ * The keys of a kv head are dealt to `ranges` blocks, ROWS at a time in turn. For its
+ * keys, a block goes through all queries that see them, in all query heads that read
+ * this kv head, STEP at a time. dk and dv stay in registers. ds goes through shared
+ * memory, so that dq can be summed over all ROWS keys; the sums of dq lie in memory,
+ * one set for each range. There the same thread adds to the same elements every time,
+ * and a last kernel adds the ranges up in order. So the result always has the same
+ * bytes, without atomic additions. */
 #include "modules/cuda/attention.cuh"
+#include "modules/cuda/plan_cuda.h"
 #include "modules/cuda/warp.cuh"
+
+/* The tiles of queries: one is copied while the other is multiplied. */
+enum { QUERY_STAGES = 2 };
 
 struct backward_inputs {
     const act *dout, *qkv;
-    const float *lse, *delta; /* [B,H,T] */
+    const float *lse, *delta;     /* [B,H,T] */
+    const float *cosines, *sines; /* [T,D/2] */
+    float4 *sums;                 /* dq of each range, as fragments: place_sums */
+    int ranges, steps;            /* ranges of keys, steps of queries */
 };
 
 /* ---- delta ---- */
@@ -110,7 +119,7 @@ static __device__ void weigh_keys(float (&s)[STEP / 8][4], float (&dp)[STEP / 8]
                                   const query_numbers<STEP> *of, float unit,
                                   int first_key, int first_query)
 {
-    const int lane = (int)threadIdx.x % WARP_SIZE, g = lane / 4, p = lane % 4;
+    const int lane = in_loop((int)threadIdx.x) % WARP_SIZE, g = lane / 4, p = lane % 4;
 #pragma unroll
     for (int n = 0; n < STEP / 8; n++) {
         const int column = n * 8 + 2 * p;
@@ -140,12 +149,12 @@ static __device__ void ask_rows(act *to, const act *a, size_t a_stride, const ac
     copy_commit();
 }
 
-/* The tiles of a block: its own rows of two tensors, then the stages. */
+/* The tiles of a block: its own rows of two tensors, the stages, and ds. */
 template <class P> struct backward_tiles {
-    act *a, *b, *stages;
+    act *a, *b, *stages, *slopes;
     __device__ backward_tiles()
         : a(static_cast<act *>(dynamic_shared())), b(a + P::acts(P::ROWS)),
-          stages(b + P::acts(P::ROWS))
+          stages(b + P::acts(P::ROWS)), slopes(stage(QUERY_STAGES))
     {
     }
     __device__ act *stage(int i) const
@@ -154,9 +163,41 @@ template <class P> struct backward_tiles {
     }
     static constexpr size_t bytes()
     {
-        return (size_t)P::acts(2 * P::ROWS + STAGES * 2 * P::STEP) * sizeof(act);
+        return (size_t)(P::acts(2 * P::ROWS + QUERY_STAGES * 2 * P::STEP) + P::SLOPES) *
+               sizeof(act);
     }
 };
+
+/* Rotates a pair of elements back by an angle, an index into rope's tables. */
+static __device__ void turn_back(float &low, float &high, const backward_inputs &in,
+                                 int angle)
+{
+    const float cosine = in.cosines[angle], sine = in.sines[angle], x = low;
+    low = x * cosine + high * sine;
+    high = high * cosine - x * sine;
+}
+
+/* Rotates this warp's rows back by the angles of their positions if D fills the tile:
+ * then both elements of each pair are in one lane. The launcher rotates other heads. */
+template <int N>
+static __device__ void rotate_back(float (&c)[N][4], const backward_inputs &in,
+                                   const attention_shape &s, int b, int first)
+{
+    const int lane = (int)threadIdx.x % WARP_SIZE, g = lane / 4, p = lane % 4;
+    if (s.D != N * 8)
+        return;
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        const int t = min(first + g + half * 8, s.T - 1);
+        const int angle = (t - text_begin(s, b, t)) * N * 4 + 2 * p;
+#pragma unroll
+        for (int n = 0; n < N / 2; n++)
+#pragma unroll
+            for (int i = 0; i < 2; i++)
+                turn_back(c[n][2 * half + i], c[n + N / 2][2 * half + i], in,
+                          angle + n * 8 + i);
+    }
+}
 
 /* A step of sum_keys: a query head, the first of its STEP queries, and the stage that
  * has their tiles. */
@@ -164,17 +205,71 @@ struct query_step {
     int head, query, stage;
 };
 
+/* Returns where this thread's fragments of dq of a step begin, for one range of keys.
+ * They lie P::THREADS apart. */
+template <class P>
+static __device__ float4 *place_sums(const backward_inputs &in,
+                                     const attention_shape &s, int range, int head,
+                                     int query)
+{
+    const size_t row = ((size_t)range * gridDim.z + blockIdx.z) * (size_t)s.H;
+    const size_t step =
+        (row + (size_t)head) * (size_t)in.steps + (size_t)(query / P::STEP);
+    return in.sums + step * P::PARTS * P::THREADS + threadIdx.x;
+}
+
+/* Writes this warp's ds [16 keys, STEP queries] into the tile of ds. */
+template <class P, int N>
+static __device__ void store_slopes(act *tile, const unsigned (&slopes)[N][4], int row)
+{
+    const int lane = in_loop((int)threadIdx.x) % WARP_SIZE, g = lane / 4, p = lane % 4;
+#pragma unroll
+    for (int k = 0; k < N; k++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            *reinterpret_cast<unsigned *>(P::slope_at(
+                tile, row + g + i % 2 * 8, k * 16 + i / 2 * 8 + 2 * p)) = slopes[k][i];
+}
+
+/* Multiplies the tile of ds by this block's keys, and adds the product to dq of the
+ * step. With `fresh` there is nothing yet to add to. The same thread adds to the same
+ * elements for all keys of a range, so the order is always the same. */
+template <class P>
+static __device__ void sum_queries(const backward_tiles<P> &tiles,
+                                   const backward_inputs &in, const attention_shape &s,
+                                   const query_step &here, bool fresh)
+{
+    float dq[P::PARTS][4];
+    float4 old[P::PARTS];
+    clear_rows(dq);
+    P::publish();
+    __syncthreads();
+    P::multiply_slopes(dq, tiles.slopes, tiles.a);
+    float4 *sums = place_sums<P>(in, s, (int)blockIdx.x, here.head, here.query);
+#pragma unroll
+    for (int n = 0; n < P::PARTS; n++)
+        old[n] = fresh ? make_float4(0.0f, 0.0f, 0.0f, 0.0f) : sums[n * P::THREADS];
+    P::template wait<0>();
+    P::use(dq);
+#pragma unroll
+    for (int n = 0; n < P::PARTS; n++)
+        sums[n * P::THREADS] = make_float4(old[n].x + dq[n][0], old[n].y + dq[n][1],
+                                           old[n].z + dq[n][2], old[n].w + dq[n][3]);
+}
+
+/* Computes dk and dv of the keys first .. first + ROWS - 1 of a kv head, and adds the
+ * parts of dq that come from these keys. */
 template <class P>
 static __device__ void sum_keys(act *dqkv, const backward_inputs &in,
-                                const attention_shape &s)
+                                const attention_shape &s, int first)
 {
     constexpr int STEP = P::STEP;
-    __shared__ query_numbers<STEP> numbers[STAGES];
+    __shared__ query_numbers<STEP> numbers[QUERY_STAGES];
     const backward_tiles<P> tiles;
-    const int first = (int)blockIdx.x * P::ROWS, kv = (int)blockIdx.y;
-    const int b = (int)blockIdx.z, warp = warp_of_block();
+    const int kv = in_loop((int)blockIdx.y), b = (int)blockIdx.z;
+    const int warp = warp_of_block();
     const int my_key = first + warp * 16, group = s.H / s.G;
-    const int end = last_query(s, b, first, P::ROWS);
+    const int end = last_query(s, b, first, P::ROWS), last = (kv + 1) * group;
     const size_t D = (size_t)s.D, T = (size_t)s.T, width = (size_t)s.H * D;
     const act *rows = in.qkv + (size_t)b * T * s.stride;
     const act *k = rows + (size_t)(s.H + kv) * D, *v = k + (size_t)s.G * D;
@@ -184,7 +279,7 @@ static __device__ void sum_keys(act *dqkv, const backward_inputs &in,
     clear_rows(dv);
     load_tile<P, P::ROWS>(tiles.a, k, s.stride, first, s.T, s.D);
     load_tile<P, P::ROWS>(tiles.b, v, s.stride, first, s.T, s.D);
-    query_step next = {kv * group, first, 0}, here = next, before;
+    query_step next = {kv * group, first, 0}, here;
     const auto ask = [&]() {
         const size_t row = ((size_t)b * (size_t)s.H + (size_t)next.head) * T;
         ask_rows<P>(tiles.stage(next.stage), rows + (size_t)next.head * D, s.stride,
@@ -199,213 +294,145 @@ static __device__ void sum_keys(act *dqkv, const backward_inputs &in,
         copy_wait<0>();
         P::publish();
         __syncthreads();
-        before = here;
         here = next;
-        next.stage = next.stage + 1 < STAGES ? next.stage + 1 : 0;
+        next.stage = 1 - next.stage;
         next.query += STEP;
         if (next.query >= end) {
             next.query = first;
             next.head++;
         }
-        if (next.head < (kv + 1) * group)
+        if (next.head < last)
             ask();
     };
-    const auto multiply = [&]() {
-        const act *queries = tiles.stage(here.stage);
-        P::template multiply_rows<STEP / 8>(p, tiles.a, warp * 16, queries);
-        P::template multiply_rows<STEP / 8>(ds, tiles.b, warp * 16,
-                                            queries + P::acts(STEP));
-        P::commit();
-    };
-    const auto sum = [&](int stage) {
-        const act *queries = tiles.stage(stage);
-        P::template multiply_weights<STEP / 8>(dv, weights, queries + P::acts(STEP));
-        P::template multiply_weights<STEP / 8>(dk, slopes, queries);
-        P::commit();
-    };
-    const auto weigh = [&]() {
+    ask();
+    while (next.head < last) {
+        take_stage();
+        const act *queries = tiles.stage(here.stage), *dout = queries + P::acts(STEP);
         const query_numbers<STEP> *of = &numbers[here.stage];
+        P::begin();
+        P::template multiply_rows<STEP / 8>(p, tiles.a, warp * 16, queries);
+        P::template multiply_rows<STEP / 8>(ds, tiles.b, warp * 16, dout);
+        P::commit();
+        P::template wait<0>();
+        P::use(p);
+        P::use(ds);
         if (here.query < my_key + 15 || of->begin[STEP - 1] > my_key)
             weigh_keys<true, STEP>(p, ds, of, s.scale * log2_e, my_key, here.query);
         else
             weigh_keys<false, STEP>(p, ds, of, s.scale * log2_e, my_key, here.query);
-    };
-    ask();
-    take_stage();
-    P::begin();
-    multiply();
-    P::template wait<0>();
-    P::use(p);
-    P::use(ds);
-    weigh();
-    pack_weights(weights, p);
-    pack_weights(slopes, ds);
-    while (next.head < (kv + 1) * group) {
-        take_stage();
-        P::begin();
-        multiply();
-        sum(before.stage);
-        P::template wait<1>();
-        P::use(p);
-        P::use(ds);
-        weigh();
-        P::template wait<0>();
-        P::use(dk);
-        P::use(dv);
         pack_weights(weights, p);
         pack_weights(slopes, ds);
+        store_slopes<P>(tiles.slopes, slopes, warp * 16);
+        P::begin();
+        P::template multiply_weights<STEP / 8>(dv, weights, dout);
+        P::template multiply_weights<STEP / 8>(dk, slopes, queries);
+        P::commit();
+        sum_queries<P>(tiles, in, s, here,
+                       first / P::ROWS - in.ranges < of->begin[0] / P::ROWS);
+        P::use(dk);
+        P::use(dv);
     }
-    P::begin();
-    sum(here.stage);
-    P::template wait<0>();
-    P::use(dk);
-    P::use(dv);
     const float one[2] = {1.0f, 1.0f}, scale[2] = {s.scale, s.scale};
     act *to = dqkv + (size_t)b * T * s.stride + (size_t)(s.H + kv) * D;
-    store_rows(to, s.stride, dk, scale, my_key, s.T, s.D);
     store_rows(to + (size_t)s.G * D, s.stride, dv, one, my_key, s.T, s.D);
+    rotate_back(dk, in, s, b, my_key);
+    store_rows(to, s.stride, dk, scale, my_key, s.T, s.D);
+    __syncthreads(); /* the next keys replace these tiles */
 }
 
 template <class P>
-static __global__ void __launch_bounds__(P::THREADS)
-    attention_keys_kernel(act *dqkv, backward_inputs in, attention_shape s)
+static __global__ void __launch_bounds__(P::THREADS, 1)
+    attention_backward_kernel(act *dqkv, backward_inputs in, attention_shape s)
 {
     if constexpr (P::EXISTS)
-        sum_keys<P>(dqkv, in, s);
+        for (int first = (int)blockIdx.x * P::ROWS; first < s.T;
+             first += in.ranges * P::ROWS)
+            sum_keys<P>(dqkv, in, s, first);
     else
         __trap();
 }
 
 /* ---- queries ---- */
 
-/* The numbers of a lane's two rows of queries. */
-struct row_numbers {
-    float lse[2], delta[2];
-    int begin[2];
-};
-
-/* Computes ds, without its factor 1/sqrt(D), from scores [16 queries, STEP keys] and
- * dp, and stores it in dp. With SOME, a key may come after a query or before its
- * text. */
-template <bool SOME, int N>
-static __device__ void weigh_queries(const float (&s)[N][4], float (&dp)[N][4],
-                                     const row_numbers &row, float unit,
-                                     int first_query, int first_key)
+/* Adds the ranges of keys up, in order, and writes dq of a step. */
+template <class P>
+static __global__ void __launch_bounds__(P::THREADS)
+    attention_dq_kernel(act *dqkv, backward_inputs in, attention_shape s)
 {
-    const int lane = (int)threadIdx.x % WARP_SIZE, g = lane / 4, p = lane % 4;
-#pragma unroll
-    for (int n = 0; n < N; n++)
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            const int key = first_key + n * 8 + 2 * p + i % 2;
-            const bool seen = !SOME || (key <= first_query + g + i / 2 * 8 &&
-                                        key >= row.begin[i / 2]);
-            const float power = fmaf(s[n][i], unit, -row.lse[i / 2]);
-            const float weight = exp2_fast(seen ? power : -INFINITY);
-            dp[n][i] = weight * (dp[n][i] - row.delta[i / 2]);
+    __shared__ float rows[P::STEP][P::HD + 1];
+    const int first = (int)blockIdx.x * P::STEP, h = (int)blockIdx.y;
+    const int b = (int)blockIdx.z, warp = warp_of_block(), half = s.D / 2;
+    const int low = text_begin(s, b, first) / P::ROWS, own = first / P::ROWS;
+    for (int n = 0; n < P::PARTS; n++) {
+        float sum[4] = {};
+        for (int range = 0; range < in.ranges; range++) {
+            const int earliest =
+                low + (range + in.ranges - low % in.ranges) % in.ranges;
+            if (earliest > own)
+                continue; /* no key of this range is seen */
+            const float4 part = place_sums<P>(in, s, range, h, first)[n * P::THREADS];
+            sum[0] += part.x, sum[1] += part.y, sum[2] += part.z, sum[3] += part.w;
         }
-}
-
-template <class P>
-static __device__ void sum_queries(act *dqkv, const backward_inputs &in,
-                                   const attention_shape &s)
-{
-    constexpr int STEP = P::STEP;
-    const backward_tiles<P> tiles;
-    const int first = (int)(gridDim.x - 1 - blockIdx.x) * P::ROWS;
-    const int h = (int)blockIdx.y, b = (int)blockIdx.z, kv = h / (s.H / s.G);
-    const int warp = warp_of_block(), lane = (int)threadIdx.x % WARP_SIZE;
-    const int my_row = first + warp * 16, end = min(first + (int)P::ROWS, s.T);
-    const size_t D = (size_t)s.D, T = (size_t)s.T, width = (size_t)s.H * D;
-    const act *rows = in.qkv + (size_t)b * T * s.stride;
-    const size_t row = ((size_t)b * (size_t)s.H + (size_t)h) * T;
-    const act *k = rows + (size_t)(s.H + kv) * D, *v = k + (size_t)s.G * D;
-    const int start = text_begin(s, b, first) / STEP * STEP;
-    float dq[P::HD / 8][4], p[STEP / 8][4], ds[STEP / 8][4];
-    unsigned slopes[STEP / 16][4];
-    row_numbers of;
-    clear_rows(dq);
-    load_tile<P, P::ROWS>(tiles.a, rows + (size_t)h * D, s.stride, first, s.T, s.D);
-    load_tile<P, P::ROWS>(tiles.b, in.dout + (size_t)b * T * width + (size_t)h * D,
-                          width, first, s.T, s.D);
-    for (int half = 0; half < 2; half++) {
-        const int t = my_row + lane / 4 + half * 8;
-        of.lse[half] = t < s.T ? in.lse[row + (size_t)t] * log2_e : INFINITY;
-        of.delta[half] = t < s.T ? in.delta[row + (size_t)t] : 0.0f;
-        of.begin[half] = text_begin(s, b, t);
+        for (int i = 0; i < 4; i++)
+            rows[P::slope_query(warp, n, i)][P::slope_column(warp, n, i)] =
+                sum[i] * s.scale;
     }
-    ask_rows<P>(tiles.stage(0), k, s.stride, v, s.stride, start, s);
-    for (int key = start, stage = 0; key < end; key += STEP) {
-        const act *keys = tiles.stage(stage), *values = keys + P::acts(STEP);
-        stage = stage + 1 < STAGES ? stage + 1 : 0;
-        copy_wait<0>();
-        P::publish();
-        __syncthreads();
-        if (key + STEP < end)
-            ask_rows<P>(tiles.stage(stage), k, s.stride, v, s.stride, key + STEP, s);
-        if (key >= group_end<P>(my_row))
-            continue; /* only later queries of the block see these keys */
-        P::begin();
-        P::template multiply_rows<STEP / 8>(p, tiles.a, warp * 16, keys);
-        P::template multiply_rows<STEP / 8>(ds, tiles.b, warp * 16, values);
-        P::commit();
-        P::template wait<0>();
-        P::use(p);
-        P::use(ds);
-        if (key + STEP - 1 > my_row || key < of.begin[0] || key < of.begin[1])
-            weigh_queries<true>(p, ds, of, s.scale * log2_e, my_row, key);
-        else
-            weigh_queries<false>(p, ds, of, s.scale * log2_e, my_row, key);
-        pack_weights(slopes, ds);
-        P::begin();
-        P::template multiply_weights<STEP / 8>(dq, slopes, keys);
-        P::commit();
-        P::template wait<0>();
-        P::use(dq);
+    __syncthreads();
+    act *to = dqkv + (size_t)b * (size_t)s.T * s.stride + (size_t)(h * s.D);
+    for (int i = (int)threadIdx.x; i < P::STEP * half; i += P::THREADS) {
+        const int row = i / half, column = i % half, t = first + row;
+        if (t >= s.T)
+            break;
+        float x = rows[row][column], y = rows[row][column + half];
+        if (s.D == P::HD)
+            turn_back(x, y, in, (t - text_begin(s, b, t)) * half + column);
+        act *at = to + (size_t)t * s.stride + column;
+        at[0] = __float2bfloat16_rn(x);
+        at[half] = __float2bfloat16_rn(y);
     }
-    const float scale[2] = {s.scale, s.scale};
-    store_rows(dqkv + (size_t)b * T * s.stride + (size_t)h * D, s.stride, dq, scale,
-               my_row, s.T, s.D);
-}
-
-template <class P>
-static __global__ void __launch_bounds__(P::THREADS, P::BLOCKS)
-    attention_queries_kernel(act *dqkv, backward_inputs in, attention_shape s)
-{
-    if constexpr (P::EXISTS)
-        sum_queries<P>(dqkv, in, s);
-    else
-        __trap();
 }
 
 /* ---- both ---- */
 
 void cuda_attention_backward(pl_backend *be, pl_act *dqkv, const pl_act *dout,
                              const pl_act *qkv, const pl_act *out, const float *lse,
-                             const int32_t *texts, int B, int T, int H, int G, int D)
+                             const int32_t *texts, int B, int T, int H, int G, int D,
+                             double theta)
 {
+    cuda_state *self = cuda_self(be);
     const attention_shape s = attention_describe(texts, T, H, G, D);
     const size_t n = (size_t)B * (size_t)T * (size_t)H;
-    if (!attention_can(be, B, D))
+    if (!attention_can(be, B, D) || !cuda_rope_table(self, T, D, theta))
         return;
-    float *delta = static_cast<float *>(cuda_scratch(cuda_self(be), n * sizeof(float)));
-    if (!delta)
+    char *scratch = static_cast<char *>(
+        cuda_scratch(self, cuda_attention_bytes((size_t)B, (size_t)T, (size_t)H,
+                                                (size_t)G, (size_t)D)));
+    if (!scratch)
         return;
+    float *delta = reinterpret_cast<float *>(scratch);
     if (acts_width(D) == ACTS_WIDE)
         compute_delta<ACTS_WIDE>(be, delta, cuda_acts(dout), cuda_acts(out), n, s);
     else
         compute_delta<1>(be, delta, cuda_acts(dout), cuda_acts(out), n, s);
-    const backward_inputs in = {cuda_acts(dout), cuda_acts(qkv), lse, delta};
+    const float *sines = self->rope + (size_t)self->rope_positions * (size_t)(D / 2);
+    float4 *sums = reinterpret_cast<float4 *>(scratch + cuda_lines(n * sizeof(float)));
+    const size_t ranges = cuda_attention_ranges((size_t)B, (size_t)T, (size_t)G);
+    backward_inputs in = {
+        cuda_acts(dout), cuda_acts(qkv), lse,         delta, self->rope,
+        sines,           sums,           (int)ranges, 0};
     attention_choose(be, D, [&](auto tiles) {
         typedef decltype(tiles) P;
         const size_t shared = backward_tiles<P>::bytes();
-        const unsigned blocks = blocks_for((size_t)T, P::ROWS);
-        if (!attention_allow_shared(be, attention_keys_kernel<P>, shared) ||
-            !attention_allow_shared(be, attention_queries_kernel<P>, shared))
+        in.steps = (int)blocks_for((size_t)T, P::STEP);
+        if (!attention_allow_shared(be, attention_backward_kernel<P>, shared))
             return;
-        PL_LAUNCH((attention_keys_kernel<P>), dim3(blocks, (unsigned)G, (unsigned)B),
-                  P::THREADS, shared, cuda_stream(be), cuda_acts(dqkv), in, s);
-        PL_LAUNCH((attention_queries_kernel<P>), dim3(blocks, (unsigned)H, (unsigned)B),
-                  P::THREADS, shared, cuda_stream(be), cuda_acts(dqkv), in, s);
+        PL_LAUNCH((attention_backward_kernel<P>),
+                  dim3((unsigned)ranges, (unsigned)G, (unsigned)B), P::THREADS, shared,
+                  cuda_stream(be), cuda_acts(dqkv), in, s);
+        PL_LAUNCH((attention_dq_kernel<P>),
+                  dim3((unsigned)in.steps, (unsigned)H, (unsigned)B), P::THREADS, 0,
+                  cuda_stream(be), cuda_acts(dqkv), in, s);
+        if (D != P::HD)
+            cuda_rope(be, dqkv, texts, B, T, H, G, D, theta, 0, -1);
     });
 }

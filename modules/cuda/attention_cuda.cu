@@ -200,7 +200,7 @@ static __device__ void attend(act *out, float *lse, const act *qkv,
 }
 
 template <class P>
-static __global__ void __launch_bounds__(P::THREADS, P::BLOCKS)
+static __global__ void __launch_bounds__(P::THREADS, 1)
     attention_forward_kernel(act *out, float *lse, const act *qkv, attention_shape s)
 {
     if constexpr (P::EXISTS)
@@ -216,7 +216,7 @@ void cuda_attention_forward(pl_backend *be, pl_act *out, float *lse, const pl_ac
     if (!attention_can(be, B, D))
         return;
     attention_choose(be, D, [&](auto tiles) {
-        typedef decltype(tiles) P;
+        typedef typename decltype(tiles)::forward P;
         const size_t shared =
             (size_t)P::acts(P::ROWS + STAGES * 2 * P::KEYS) * sizeof(act);
         const dim3 grid(blocks_for((size_t)T, P::ROWS), (unsigned)H, (unsigned)B);

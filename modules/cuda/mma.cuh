@@ -198,7 +198,7 @@ __device__ inline uint64_t group_operand(const act *from, int panel)
 template <int N, bool ADD>
 __device__ inline void group_multiply_rows(float (*c)[4], uint64_t a, uint64_t b)
 {
-    static_assert(N == 4 || N == 8, "sizes of a step");
+    static_assert(N == 4 || N == 8 || N == 16, "sizes of a step");
 #ifdef __CUDACC__
     if constexpr (N == 4 && ADD)
         asm volatile(GROUP_MULTIPLY("32", GROUP_LIST_16, "%16, %17", "1", "0, 0")
@@ -208,13 +208,21 @@ __device__ inline void group_multiply_rows(float (*c)[4], uint64_t a, uint64_t b
         asm volatile(GROUP_MULTIPLY("32", GROUP_LIST_16, "%16, %17", "0", "0, 0")
                      : GROUP_C4("=f", 0)
                      : "l"(a), "l"(b));
-    else if constexpr (ADD)
+    else if constexpr (N == 8 && ADD)
         asm volatile(GROUP_MULTIPLY("64", GROUP_LIST_32, "%32, %33", "1", "0, 0")
                      : GROUP_C8("+f", 0)
                      : "l"(a), "l"(b));
-    else
+    else if constexpr (N == 8)
         asm volatile(GROUP_MULTIPLY("64", GROUP_LIST_32, "%32, %33", "0", "0, 0")
                      : GROUP_C8("=f", 0)
+                     : "l"(a), "l"(b));
+    else if constexpr (ADD)
+        asm volatile(GROUP_MULTIPLY("128", GROUP_LIST_64, "%64, %65", "1", "0, 0")
+                     : GROUP_C8("+f", 0), GROUP_C8("+f", 8)
+                     : "l"(a), "l"(b));
+    else
+        asm volatile(GROUP_MULTIPLY("128", GROUP_LIST_64, "%64, %65", "0", "0, 0")
+                     : GROUP_C8("=f", 0), GROUP_C8("=f", 8)
                      : "l"(a), "l"(b));
 #else
     emulated_group_multiply(c, N, NULL, a, b, false, ADD);
@@ -227,9 +235,14 @@ template <int N>
 __device__ inline void group_multiply_weights(float (*c)[4], const unsigned a[4],
                                               uint64_t b)
 {
-    static_assert(N == 8 || N == 16, "sizes of a head");
+    static_assert(N == 4 || N == 8 || N == 16, "queries of a step; sizes of a head");
 #ifdef __CUDACC__
-    if constexpr (N == 8)
+    if constexpr (N == 4)
+        asm volatile(
+            GROUP_MULTIPLY("32", GROUP_LIST_16, "{%16, %17, %18, %19}, %20", "1", "1")
+            : GROUP_C4("+f", 0)
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+    else if constexpr (N == 8)
         asm volatile(
             GROUP_MULTIPLY("64", GROUP_LIST_32, "{%32, %33, %34, %35}, %36", "1", "1")
             : GROUP_C8("+f", 0)

@@ -36,11 +36,11 @@ static __device__ void load_pairs(unsigned pairs[SPAN / 2], const act *from, int
 }
 
 /* Loads this thread's columns, from c on, of `rows` rows; the first row begins at index
- * `row`. */
+ * `row`. Without `add`, dx counts as 0. */
 template <int V>
 static __device__ void load_spans(row_spans *s, const act *dx, const act *dout,
                                   const act *x, const float *w, size_t row, int rows,
-                                  int c, int C)
+                                  int c, int C, bool add)
 {
     const int n = min((int)SPAN, C - c);
     for (int k = 0; k < TOGETHER; k++) {
@@ -51,7 +51,8 @@ static __device__ void load_spans(row_spans *s, const act *dx, const act *dout,
             continue;
         load_pairs<V>(s->dy[k], dout + at, n);
         load_pairs<V>(s->x[k], x + at, n);
-        load_pairs<V>(s->dx[k], dx + at, n);
+        if (add)
+            load_pairs<V>(s->dx[k], dx + at, n);
     }
     for (int i = 0; i < SPAN; i += V)
         if (i < n)
@@ -141,7 +142,7 @@ static __device__ void store_sums(float *to, const float sum[SPAN], int n)
 template <int V>
 static __global__ void __launch_bounds__(NORM_BACK_THREADS)
     rmsnorm_backward_kernel(act *dx, float *part, const act *dout, const act *x,
-                            const float *w, const float *rstd, int N, int C)
+                            const float *w, const float *rstd, int N, int C, bool add)
 {
     __shared__ float shares[2][TOGETHER][MAX_WARPS];
     const int first = (int)threadIdx.x * SPAN, step = (int)blockDim.x * SPAN;
@@ -158,14 +159,14 @@ static __global__ void __launch_bounds__(NORM_BACK_THREADS)
         for (int k = 0; k < TOGETHER; k++) /* loaded early, like the rows */
             r[k] = rstd[min(n + k, end - 1)];
         for (int c = first; c < C; c += step) {
-            load_spans<V>(&s, dx, dout, x, w, row, rows, c, C);
+            load_spans<V>(&s, dx, dout, x, w, row, rows, c, C, add);
             add_dots(dot, &s);
         }
         sum_dots(dot, shares[turn]);
         for (int c = first; c < C; c += step) {
             const int own = min((int)SPAN, C - c);
             if (several) {
-                load_spans<V>(&s, dx, dout, x, w, row, rows, c, C);
+                load_spans<V>(&s, dx, dout, x, w, row, rows, c, C, add);
                 for (int i = 0; i < SPAN; i++)
                     dw[i] = 0.0f;
                 if (n > start)
@@ -220,7 +221,7 @@ void cuda_norm_sum(pl_backend *be, float *dw, const float *part, unsigned n_part
 
 void cuda_rmsnorm_backward(pl_backend *be, pl_act *dx, float *dw, const pl_act *dout,
                            const pl_act *x, const float *w, const float *rstd, int N,
-                           int C)
+                           int C, bool accumulate)
 {
     const unsigned n_chunks = blocks_for((size_t)N, CUDA_NORM_CHUNK);
     const unsigned warps = blocks_for((size_t)C, SPAN * WARP_SIZE);
@@ -233,9 +234,10 @@ void cuda_rmsnorm_backward(pl_backend *be, pl_act *dx, float *dw, const pl_act *
     if (acts_width(C) == ACTS_WIDE)
         PL_LAUNCH((rmsnorm_backward_kernel<ACTS_WIDE>), n_chunks, block, 0,
                   cuda_stream(be), cuda_acts(dx), part, cuda_acts(dout), cuda_acts(x),
-                  w, rstd, N, C);
+                  w, rstd, N, C, accumulate);
     else
         PL_LAUNCH((rmsnorm_backward_kernel<1>), n_chunks, block, 0, cuda_stream(be),
-                  cuda_acts(dx), part, cuda_acts(dout), cuda_acts(x), w, rstd, N, C);
+                  cuda_acts(dx), part, cuda_acts(dout), cuda_acts(x), w, rstd, N, C,
+                  accumulate);
     cuda_norm_sum(be, dw, part, n_chunks, C);
 }

@@ -85,6 +85,25 @@ static inline size_t cuda_norm_bytes(size_t N, size_t C)
     return (N + CUDA_NORM_CHUNK - 1) / CUDA_NORM_CHUNK * C * 4;
 }
 
+/* Returns into how many ranges the backward pass of attention divides the keys of a kv
+ * head. One block computes a range: fewer than 200 blocks would not fill a GPU. But
+ * each range has its own sums of dq, so it gets at least 256 keys. */
+static inline size_t cuda_attention_ranges(size_t B, size_t T, size_t G)
+{
+    const size_t ranges = (200 + B * G - 1) / (B * G), most = (T + 255) / 256;
+    return ranges < most ? ranges : most;
+}
+
+/* Returns the bytes of its scratch memory: delta, and for each range the sums of dq,
+ * for whole steps of queries and padded heads. */
+static inline size_t cuda_attention_bytes(size_t B, size_t T, size_t H, size_t G,
+                                          size_t D)
+{
+    const size_t padded = D > 64 ? 128 : D > 32 ? 64 : 32, steps = (T + 63) / 64;
+    return cuda_lines(B * T * H * 4) +
+           cuda_attention_ranges(B, T, G) * B * H * steps * 64 * padded * 4;
+}
+
 /* Decoding: positions per stretch, and most rows of a launch. */
 enum { CUDA_DECODE_KEYS = 64, CUDA_DECODE_ROWS = 64 };
 /* Returns the number of stretches of `rows` rows for all heads, and the bytes of

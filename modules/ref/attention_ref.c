@@ -11,7 +11,8 @@
  *   dv[s] += p dout[t]     dp = dout[t].v[s]     ds = p (dp - delta[t]) / sqrt(D)
  *   dq[t] += ds k[s]       dk[s] += ds q[t]
  *
- * No T x T matrix is kept: the backward pass recomputes p from lse. */
+ * No T x T matrix is kept: the backward pass recomputes p from lse. At its end dq and
+ * dk go back through rope, whose transpose is its inverse. */
 #include "modules/ref/ref.h"
 #include <math.h>
 #include <string.h>
@@ -89,9 +90,9 @@ void ref_attention_forward(pl_backend *be, pl_act *out, float *lse, const pl_act
 
 void ref_attention_backward(pl_backend *be, pl_act *dqkv, const pl_act *dout,
                             const pl_act *qkv, const pl_act *out, const float *lse,
-                            const int32_t *texts, int B, int T, int H, int G, int D)
+                            const int32_t *texts, int B, int T, int H, int G, int D,
+                            double theta)
 {
-    (void)be;
     size_t width = (size_t)H * (size_t)D;
     size_t n_rows = (size_t)B * (size_t)T;
     float *base = ref_floats(dqkv);
@@ -118,6 +119,7 @@ void ref_attention_backward(pl_backend *be, pl_act *dqkv, const pl_act *dout,
                 }
             }
         }
+    ref_rope(be, dqkv, texts, B, T, H, G, D, theta, 0, -1);
 }
 
 void ref_attention_decode(pl_backend *be, pl_act *out, const pl_act *qkv,

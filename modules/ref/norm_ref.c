@@ -30,7 +30,7 @@ void ref_rmsnorm_forward(pl_backend *be, pl_act *out, float *rstd, pl_act *x,
 
 void ref_rmsnorm_backward(pl_backend *be, pl_act *dx, float *dw, const pl_act *dout,
                           const pl_act *x, const float *w, const float *rstd, int N,
-                          int C)
+                          int C, bool accumulate)
 {
     (void)be;
     float *to = ref_floats(dx);
@@ -41,7 +41,7 @@ void ref_rmsnorm_backward(pl_backend *be, pl_act *dx, float *dw, const pl_act *d
             sum += (double)dy[c] * (double)w[c] * (double)row[c];
         const float r = rstd[n], slope = (float)(sum / C) * r * r;
         for (int c = 0; c < C; c++) {
-            to[c] += r * (w[c] * dy[c] - row[c] * slope);
+            to[c] = (accumulate ? to[c] : 0.0f) + r * (w[c] * dy[c] - row[c] * slope);
             dw[c] += dy[c] * row[c] * r;
         }
     }

@@ -126,7 +126,7 @@ static void backward_emulated(halves *dx, floats *dw, const halves &x, const flo
     void *d_x = upload(x), *d_w = upload(w), *d_rstd = upload(rstd);
     cuda_rmsnorm_backward(&state.backend, (pl_act *)d_dx, (float *)d_dw,
                           (pl_act *)d_dout, (pl_act *)d_x, (float *)d_w,
-                          (float *)d_rstd, N, C);
+                          (float *)d_rstd, N, C, true);
     if (device_sync(NULL, "norm") != PL_OK)
         fail_msg("%s", pl_last_error());
     download(*dx, d_dx);

@@ -265,7 +265,7 @@ static void run_attention(pl_backend *be, const extents *e, const float *qkv,
     *dqkv = acts(be, qkv, n_qkv); /* old values, which must be overwritten */
     be->ops->attention_forward(be, *out, *lse, in, NULL, e->B, e->T, e->H, e->G, e->D);
     be->ops->attention_backward(be, *dqkv, grad, in, *out, *lse, NULL, e->B, e->T, e->H,
-                                e->G, e->D);
+                                e->G, e->D, 1e4);
 }
 
 static void check_attention_shape(pl_backend *be, pl_backend *ref, extents e)
@@ -447,7 +447,7 @@ static void run_reductions(pl_backend *be, float *dw, float *embed, double *squa
     }
     OWNED(free_memory)
     pl_act *dout = acts(be, grad, N * C), *dx = acts(be, grad, N * C), *out;
-    be->ops->rmsnorm_backward(be, dx, dw, dout, dout, w, rstd, N, C);
+    be->ops->rmsnorm_backward(be, dx, dw, dout, dout, w, rstd, N, C, true);
     be->ops->embed_backward(be, embed, dout, tokens, N, C);
     be->ops->sum_squares(be, squares, grad, N * C);
     run_attention(be, &e, qkv, grad, &out, &lse, dqkv);
@@ -652,7 +652,8 @@ static void check_rows(pl_backend *be, pl_backend *ref)
         dx[i] = acts(b, x, N * C);
         turned[i] = acts(b, qkv, QKV);
         b->ops->rmsnorm_forward(b, out[i], rstd[i], xs[i], residual, w, N, C, 1e-5f);
-        b->ops->rmsnorm_backward(b, dx[i], dw[i], residual, xs[i], w, rstd[i], N, C);
+        b->ops->rmsnorm_backward(b, dx[i], dw[i], residual, xs[i], w, rstd[i], N, C,
+                                 true);
         b->ops->rope(b, turned[i], NULL, 2, 35, H, G, D, 10000.0, 3, 1);
     }
     assert_acts_close(be, xs[0], xs[1], N * C);

@@ -140,7 +140,7 @@ PL_TEST(rmsnorm_of_a_row_has_the_size_of_its_weight)
     expect_close(out, want, 4, value_error);
 }
 
-PL_TEST(rmsnorm_gradients_match_differences_and_accumulate)
+PL_TEST(rmsnorm_gradients_match_differences_and_accumulate_on_request)
 {
     enum { N = NORM_N, C = NORM_C };
     probe p = {.run = run_norm, .n_out = N * C};
@@ -152,9 +152,11 @@ PL_TEST(rmsnorm_gradients_match_differences_and_accumulate)
     OWNED(free_memory) float *dx = filled(N * C, 0.5f), *dw = filled(C, -2.0f);
     be->ops->rmsnorm_forward(be, act(out), rstd, act(x), NULL, w, N, C,
                              (float)norm_eps);
-    be->ops->rmsnorm_backward(be, act(dx), dw, act(dout), act(x), w, rstd, N, C);
+    be->ops->rmsnorm_backward(be, act(dx), dw, act(dout), act(x), w, rstd, N, C, true);
     expect_slopes(&p, p.a, dx, 0.5, N * C);
     expect_slopes(&p, p.b, dw, -2.0, C);
+    be->ops->rmsnorm_backward(be, act(dx), dw, act(dout), act(x), w, rstd, N, C, false);
+    expect_slopes(&p, p.a, dx, 0.0, N * C);
     free(p.a), free(p.b), free(p.out), free(seed), free(x), free(w), free(dout);
 }
 
@@ -319,23 +321,30 @@ static const attention_case attention_cases[] = {
     {1, 1, 1, 1, 2}, {2, 5, 2, 2, 4}, {1, 7, 4, 2, 6}, {2, 4, 3, 1, 2}};
 enum { N_ATTENTION = sizeof attention_cases / sizeof attention_cases[0] };
 
+/* Rotates, then attends: the backward pass goes back through both. */
 static void run_attention(probe *p)
 {
-    naive_attention(p->out, p->a, p->n[0], p->n[1], p->n[2], p->n[3], p->n[4]);
+    const int B = p->n[0], T = p->n[1], H = p->n[2], G = p->n[3], D = p->n[4];
+    const size_t n = (size_t)(B * T * (H + 2 * G) * D);
+    double *qkv = naive_zeros(n);
+    memcpy(qkv, p->a, n * sizeof *qkv);
+    naive_rope(qkv, B, T, H, G, D, 100.0, 0);
+    naive_attention(p->out, qkv, B, T, H, G, D);
+    free(qkv);
 }
 
-static void expect_lse(const float *lse, const double *qkv, const attention_case *c)
+static void expect_lse(const float *lse, const float *qkv, const attention_case *c)
 {
     int W = (c->H + 2 * c->G) * c->D;
     for (int i = 0; i < c->B * c->H * c->T; i++) {
         int t = i % c->T, h = i / c->T % c->H, b = i / c->T / c->H;
-        const double *rows = qkv + b * c->T * W;
+        const float *rows = qkv + b * c->T * W;
         double total = 0.0;
         for (int s = 0; s <= t; s++) {
             double score = 0.0;
             for (int d = 0; d < c->D; d++)
-                score += rows[t * W + h * c->D + d] *
-                         rows[s * W + (c->H + h * c->G / c->H) * c->D + d];
+                score += (double)rows[t * W + h * c->D + d] *
+                         (double)rows[s * W + (c->H + h * c->G / c->H) * c->D + d];
             total += exp(score / sqrt(c->D));
         }
         assert_true(fabs((double)lse[i] - log(total)) < 1e-5);
@@ -355,13 +364,14 @@ static void check_attention(const attention_case *c, uint64_t stream)
     float *dout = naive_floats(seed, (size_t)n_out), *out = filled((size_t)n_out, 9.0f);
     float *lse = filled((size_t)(c->B * c->H * c->T), 9.0f);
     OWNED(free_memory) float *dqkv = filled((size_t)n_qkv, 9.0f);
+    be->ops->rope(be, act(qkv), NULL, c->B, c->T, c->H, c->G, c->D, 100.0, 0, 1);
     be->ops->attention_forward(be, act(out), lse, act(qkv), NULL, c->B, c->T, c->H,
                                c->G, c->D);
     run_attention(&p);
     expect_close(out, p.out, (size_t)n_out, value_error);
-    expect_lse(lse, p.a, c);
+    expect_lse(lse, qkv, c);
     be->ops->attention_backward(be, act(dqkv), act(dout), act(qkv), act(out), lse, NULL,
-                                c->B, c->T, c->H, c->G, c->D);
+                                c->B, c->T, c->H, c->G, c->D, 100.0);
     expect_slopes(&p, p.a, dqkv, 0.0, n_qkv);
     free(p.a), free(p.out), free(seed), free(qkv), free(dout), free(out), free(lse);
 }
