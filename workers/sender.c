@@ -4,8 +4,11 @@
  * updates that they have already accepted. */
 #include "workers/worker_internal.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdatomic.h>
+
+enum { LOOK_MS = 50 };
 
 struct sender {
     pl_client *homes;
@@ -242,25 +245,50 @@ static pl_status check_task_lease(void *context)
     return PL_OK;
 }
 
+/* Whether a call to the homes that failed must be repeated. The results are kept for as
+ * long as this worker has the lease: an outage of a home or of a relay passes. */
+static bool must_repeat(const worker_task *task, pl_status status,
+                        const pl_sealed_lease *used)
+{
+    const bool passes = worker_is_passing(status);
+    if (passes)
+        pl_sleep_ms(LOOK_MS);
+    return !worker_task_lost(task) &&
+           (passes || (status == PL_ERR_STALE && used != worker_task_lease(task)));
+}
+
+/* Gets the hash of an update that a home has accepted. */
+static pl_status find_update(const sender *s, const char *module, int64_t round,
+                             int path, int replica, pl_hash *out)
+{
+    const pl_sealed_lease *used;
+    pl_status status;
+    do {
+        used = worker_task_lease(s->task);
+        pl_client_act_under(s->homes, used);
+        status = pl_client_get_update(s->homes, module, round, path, replica, out);
+    } while (must_repeat(s->task, status, used));
+    return status;
+}
+
 /* Waits until the update of a mate has reached its home, and compares it with the
  * update that the mate's worker gave to this worker. If the two differ, the task fails:
  * an audit of this task would use the home's update, so its result would differ, and
  * this worker would be blamed. */
 static pl_status check_met(sender *s, struct task_met *met)
 {
-    enum { LOOK_MS = 50 };
     worker_task *task = s->task;
     pl_hash there;
     pl_status status = PL_ERR_NOT_FOUND;
-    /* if this fails, the phase is done again, which takes as long as it has taken */
-    const double until = pl_now() + fmax(10, pl_now() - task->granted);
-    for (int i = 0; pl_now() < until && status == PL_ERR_NOT_FOUND; i++) {
+    /* If this fails, the phase is done again, which takes as long as it has taken. Time
+     * in which the home is away does not count: the mate could not send either. */
+    const double most_s = fmax(10, pl_now() - task->granted);
+    for (int i = 0; 1e-3 * LOOK_MS * i < most_s && status == PL_ERR_NOT_FOUND; i++) {
         if (i > 0)
             pl_sleep_ms(LOOK_MS);
         PL_CHECK(check_task_lease(s));
-        pl_client_act_under(s->homes, worker_task_lease(task));
-        status = pl_client_get_update(s->homes, met->module, task->phase - 1, met->path,
-                                      met->replica, &there);
+        status = find_update(s, met->module, task->phase - 1, met->path, met->replica,
+                             &there);
     }
     if (status == PL_ERR_NOT_FOUND)
         return pl_fail(PL_ERR_BUSY,
@@ -293,7 +321,7 @@ static pl_status submit_results(sender *s, parcel *p, const pl_path_state *state
         status = pl_client_submit_task(
             s->homes, p->submissions, p->n, state, uploads ? task->packed_state : NULL,
             uploads ? task->packed_bytes : 0, p->results, p->texts);
-    } while (status == PL_ERR_STALE && used != worker_task_lease(task));
+    } while (must_repeat(task, status, used));
     return status;
 }
 
@@ -318,9 +346,7 @@ static pl_status keep_first_updates(sender *s, const parcel *p, float **state)
         if (!own.of->meets)
             continue;
         pl_blob_hash(made->data, made->bytes, &here);
-        pl_client_act_under(s->homes, worker_task_lease(task));
-        status = pl_client_get_update(s->homes, made->module, round, task->path,
-                                      task->replica, &there);
+        status = find_update(s, made->module, round, task->path, task->replica, &there);
         if (status == PL_ERR_NOT_FOUND) {
             status = PL_OK;
             continue;
@@ -460,7 +486,7 @@ pl_status sender_create(const worker *w, sender **out)
         list[i] = w->homes_at[i];
     pl_client_options options = {.homes = list,
                                  .n_homes = w->n_homes,
-                                 .patience_ms = w->options->patience_ms,
+                                 .patience_ms = INT_MAX, /* must_repeat */
                                  .idle = check_task_lease,
                                  .idle_context = s};
     PL_TRY(pl_client_create(&options, &s->homes));

@@ -28,12 +28,6 @@ static pl_status check_stop(const worker *w)
     return PL_OK;
 }
 
-static bool is_passing(pl_status why)
-{
-    return why == PL_ERR_BUSY || why == PL_ERR_NET || why == PL_ERR_TIMEOUT ||
-           why == PL_ERR_CANCELLED;
-}
-
 /* Whether `task` is a later phase of the lease of `other`. */
 static bool follows(const worker_task *task, const worker_task *other)
 {
@@ -77,7 +71,7 @@ static pl_status give_task_up(worker *w, worker_task *task, pl_status why,
     w->shuns_peers = w->shuns_peers || task->deceived;
     if (why == PL_ERR_STALE || worker_task_lost(task))
         return PL_OK;
-    PL_CHECK(worker_tell_release(w, task, is_passing(why) ? PL_OK : why, text));
+    PL_CHECK(worker_tell_release(w, task, worker_is_passing(why) ? PL_OK : why, text));
     w->ask_after_ms = pl_now_ms() + NO_HURRY_MS;
     const bool is_fatal = why == PL_ERR_DEVICE || why == PL_ERR_NOMEM ||
                           why == PL_ERR_UNSUPPORTED || why == PL_ERR_NOPERM;
@@ -424,14 +418,15 @@ done:
  * longest has been silent. */
 static int64_t note_away(worker *w)
 {
-    const int64_t patience = w->options->patience_ms;
     int64_t longest = pl_now_ms() - w->heard_ms;
-    pl_absence_note(&w->hub_away, "hub", w->options->hub, "", longest, patience);
+    pl_absence_note(&w->hub_away, "hub", w->options->hub, "", longest,
+                    w->options->patience_ms);
     for (int i = 0; w->homes && i < w->n_homes; i++) {
         char what[32];
         const int64_t silent = pl_client_lost_ms(w->homes, i);
         snprintf(what, sizeof what, "home-%d", i + 1);
-        pl_absence_note(&w->home_away[i], what, w->homes_at[i], "", silent, patience);
+        /* a worker does not end because of a home */
+        pl_absence_note(&w->home_away[i], what, w->homes_at[i], "", silent, 0);
         longest = silent > longest ? silent : longest;
     }
     return longest;
@@ -560,7 +555,7 @@ static pl_status bring_merged(worker *w)
     worker_task_lose(task); /* a task cannot be finished without its merged versions */
     trainer_cancel(w->inner);
     /* a seal that the homes forgot is no failure of the task */
-    const bool passes = is_passing(status) || status == PL_ERR_STALE;
+    const bool passes = worker_is_passing(status) || status == PL_ERR_STALE;
     return worker_tell_release(w, task, passes ? PL_OK : status, text);
 }
 
