@@ -245,12 +245,25 @@ static pl_status check_task_lease(void *context)
     return PL_OK;
 }
 
+/* Returns for how many seconds it is worth to wait for something that may never come.
+ * Without it the phase is done again, which takes as long as it has taken. */
+static double worth_s(const worker_task *task)
+{
+    return fmax(10, pl_now() - task->granted);
+}
+
 /* Whether a call to the homes that failed must be repeated. The results are kept for as
- * long as this worker has the lease: an outage of a home or of a relay passes. */
+ * long as this worker has the lease: an outage of a home or of a relay passes. After a
+ * restart of the hub a home may refuse the seal of the hub before (ERR_STALE). The new
+ * hub seals the lease anew, but only when it knows all homes. */
 static bool must_repeat(const worker_task *task, pl_status status,
                         const pl_sealed_lease *used)
 {
     const bool passes = worker_is_passing(status);
+    const double until = pl_now() + worth_s(task);
+    while (status == PL_ERR_STALE && used == worker_task_lease(task) &&
+           !worker_task_lost(task) && pl_now() < until)
+        pl_sleep_ms(LOOK_MS);
     if (passes)
         pl_sleep_ms(LOOK_MS);
     return !worker_task_lost(task) &&
@@ -280,9 +293,8 @@ static pl_status check_met(sender *s, struct task_met *met)
     worker_task *task = s->task;
     pl_hash there;
     pl_status status = PL_ERR_NOT_FOUND;
-    /* If this fails, the phase is done again, which takes as long as it has taken. Time
-     * in which the home is away does not count: the mate could not send either. */
-    const double most_s = fmax(10, pl_now() - task->granted);
+    /* time in which the home is away does not count: the mate could not send either */
+    const double most_s = worth_s(task);
     for (int i = 0; 1e-3 * LOOK_MS * i < most_s && status == PL_ERR_NOT_FOUND; i++) {
         if (i > 0)
             pl_sleep_ms(LOOK_MS);

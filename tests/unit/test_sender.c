@@ -1,7 +1,7 @@
 /* folder: workers; label: unit
  *
- * Tests that the results of a finished phase are kept while a home or a relay is
- * away. The test is the home; the sender has its thread. */
+ * Tests that the results of a finished phase are kept while a home, a relay or the hub
+ * is away. The test is the home; the sender has its thread. */
 #include "workers/worker_internal.h"
 #include "tests/support/home_fixture.h"
 
@@ -81,6 +81,18 @@ static int teardown(void **state)
     return 0;
 }
 
+static pl_status judge(const scene *s, pl_message *m)
+{
+    pl_lease lease;
+    pl_reader r;
+    pl_bytes sealed;
+    if (s->refusal != PL_OK)
+        return pl_fail(s->refusal, "the test refuses this");
+    pl_reader_open(&r, "results", m->body.data, m->body.len);
+    sealed.at = pl_get_bytes(&r, PL_TAG_LEASE, 0, &sealed.len);
+    return pl_lease_open(&s->secret, sealed.at, sealed.len, &lease);
+}
+
 /* Answers all that has come, as a home does. It says that it has every blob. */
 static void turn_home(scene *s)
 {
@@ -92,8 +104,8 @@ static void turn_home(scene *s)
         if (m.type == PL_MSG_PUT_BLOB) {
             assert_ok(PL_HEAR(&m, put_blob, &put));
             PL_SAY(&a, PUT_STATE, put_state, .offset = put.total);
-        } else if (s->refusal != PL_OK) {
-            pl_wire_error(&a, 0, s->refusal, "refused");
+        } else if (judge(s, &m) != PL_OK) {
+            pl_wire_error(&a, 0, s->refusal ? s->refusal : PL_ERR_STALE, "refused");
             s->n_refused++;
         } else {
             PL_SAY(&a, SUBMITTED, submitted, .result = PL_SUBMIT_ACCEPTED);
@@ -149,14 +161,37 @@ FIXTURE_TEST(results_outlive_a_relay_that_gives_them_up)
     assert_sent(s);
 }
 
-FIXTURE_TEST(results_of_a_lost_lease_wait_for_nothing)
+/* One home knows the new hub already and no longer the hub before. The new hub seals no
+ * lease while another home is silent. */
+FIXTURE_TEST(results_wait_for_the_seal_of_a_new_hub)
 {
-    s->refusal = PL_ERR_TIMEOUT;
+    pl_lease_secret_create(&s->secret);
+    sender_push(s->w.out, s->task);
+    assert_false(comes_back(s, 1));
+    pl_sleep_ms(2 * SHORT_MS);
+    assert_null(sender_take(s->w.out));
+    seal_task(s, &s->secret);
+    assert_sent(s);
+}
+
+static void wait_for_nothing(scene *s, pl_status refusal)
+{
+    s->refusal = refusal;
     sender_push(s->w.out, s->task);
     assert_false(comes_back(s, 1));
     worker_task_lose(s->task);
     assert_true(comes_back(s, INT32_MAX));
     assert_int_not_equal(s->task->status, PL_OK);
+}
+
+FIXTURE_TEST(results_of_a_lost_lease_wait_for_no_home)
+{
+    wait_for_nothing(s, PL_ERR_TIMEOUT);
+}
+
+FIXTURE_TEST(results_of_a_lost_lease_wait_for_no_seal)
+{
+    wait_for_nothing(s, PL_ERR_STALE);
 }
 
 static int end_wire(void **state)
