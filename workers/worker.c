@@ -534,28 +534,31 @@ static pl_status bring_merged(worker *w)
     char text[1024];
     if (!wants_merged(w) || worker_task_lost(task))
         return PL_OK;
+    const double began = pl_now();
     w->merging = true; /* set so that take_trained does not free the task */
     pl_status status = worker_fetch_merged(w, task);
     w->merging = false;
     if (w->broken != PL_OK)
         return w->broken;
-    if (status == PL_OK && task->merged)
+    if (task->merged)
         trainer_give_merged(w->inner, task->base);
-    if (status == PL_OK && (task->merged || !waits_too_long(w)))
+    if (task->merged || worker_task_lost(task))
         return PL_OK;
-    if (worker_task_lost(task))
-        return PL_OK;
-    /* A worker that should send an update for these versions may be gone. This worker
-     * gives its task back, so that it is free to do that worker's task. */
+    /* A home that does not answer makes no versions. Its outage passes, and so does a
+     * restart of the hub, after which a home may not know the lease's seal. */
+    task->waits_since += task->waits_since > 0 ? pl_now() - began : 0;
     if (status == PL_OK)
         status = pl_fail(PL_ERR_BUSY,
                          "the versions that %s waits for were not made within %.1f s",
                          task->name, patience_for_merged(w));
+    const bool passes = worker_is_passing(status) || status == PL_ERR_STALE;
+    if (passes && status != PL_ERR_CANCELLED && !waits_too_long(w))
+        return PL_OK;
+    /* A worker that should send an update for these versions may be gone. This worker
+     * gives its task back, so that it is free to do that worker's task. */
     pl_copy_text(text, sizeof text, pl_last_error());
     worker_task_lose(task); /* a task cannot be finished without its merged versions */
     trainer_cancel(w->inner);
-    /* a seal that the homes forgot is no failure of the task */
-    const bool passes = worker_is_passing(status) || status == PL_ERR_STALE;
     return worker_tell_release(w, task, passes ? PL_OK : status, text);
 }
 
