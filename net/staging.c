@@ -170,6 +170,17 @@ static pl_status check_room(const staging *s, uint64_t bytes)
     return PL_OK;
 }
 
+/* Uploads of one owner stay as long as one of them begins or receives bytes, because a
+ * task on a slow link needs long for all of them. A question how far one is does not
+ * count: where no large packet passes, small ones still do. */
+static void touch_owned(staging *s)
+{
+    const int64_t now = pl_now_ms();
+    for (staging_blob *b = s->first; b; b = b->next)
+        if (b->owner == s->owner)
+            b->touched_ms = now;
+}
+
 /* Finds the upload of the piece, or begins it. */
 static pl_status open_blob(staging *s, const staging_piece *p, staging_blob **out)
 {
@@ -192,18 +203,13 @@ static pl_status open_blob(staging *s, const staging_piece *p, staging_blob **ou
         b->next = s->first;
         s->first = b;
         s->bytes += b->room;
+        touch_owned(s);
     }
     if (b->bytes != p->total)
         return pl_fail(PL_ERR_PROTO,
                        "two messages give different sizes for one uploaded blob: %llu "
                        "and %llu bytes",
                        (unsigned long long)b->bytes, (unsigned long long)p->total);
-    /* Uploads of one owner stay as long as one of them receives bytes, because a task
-     * on a slow link needs long for all of them. */
-    const int64_t now = pl_now_ms();
-    for (staging_blob *other = s->first; other; other = other->next)
-        if (other->owner == s->owner)
-            other->touched_ms = now;
     *out = b;
     return PL_OK;
 }
@@ -231,6 +237,7 @@ pl_status staging_put(staging *s, const staging_piece *p, uint64_t *there)
     if (p->offset + p->len > b->there) {
         memcpy(b->data + p->offset, p->data, p->len);
         b->there = p->offset + p->len;
+        touch_owned(s);
     }
     *there = b->there;
     return PL_OK;

@@ -199,3 +199,20 @@ PL_TEST(an_upload_tells_how_far_it_is_and_takes_pieces_in_order)
     assert_non_null(whole(&s, 2));
     staging_expire(&s, true);
 }
+
+/* A client whose pieces do not pass asks every ten seconds how far its upload is. */
+PL_TEST(an_upload_that_receives_nothing_gives_its_room_to_those_who_wait)
+{
+    enum { LONG_MS = 40000 };
+    staging s = of_limit(64 * MIB);
+    assert_ok(put_piece(&s, 1, 2 * MIB, 0));
+    for (int gets_bytes = 1; gets_bytes >= 0; gets_bytes--) {
+        s.first->touched_ms -= LONG_MS;
+        if (gets_bytes)
+            assert_ok(put_piece(&s, 1, 2 * MIB, MIB));
+        assert_int_equal(arrived(&s, 1, 2 * MIB), 2 * MIB);
+        s.wanted = true;
+        staging_expire(&s, false);
+        assert_int_equal(s.bytes, gets_bytes ? 2 * MIB : 0);
+    }
+}
