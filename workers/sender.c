@@ -4,7 +4,6 @@
  * updates that they have already accepted. */
 #include "workers/worker_internal.h"
 
-#include <limits.h>
 #include <math.h>
 #include <stdatomic.h>
 
@@ -17,7 +16,7 @@ struct sender {
     /* token of the last task if its sending failed, or if the homes have another
      * worker's results; otherwise 0 */
     uint64_t failed;
-    const char *cache; /* the folder in which states are saved (worker_save_state) */
+    const pl_worker_options *options;
     pl_actor *actor;
     pl_queue *packed; /* tasks for sender_take_packed */
     /* what the sender's thread has measured of its links, for the worker's thread */
@@ -253,13 +252,15 @@ static double worth_s(const worker_task *task)
 }
 
 /* Whether a call to the homes that failed must be repeated. The results are kept for as
- * long as this worker has the lease: an outage of a home or of a relay passes. After a
- * restart of the hub a home may refuse the seal of the hub before (ERR_STALE). The new
- * hub seals the lease anew, but only when it knows all homes. */
-static bool must_repeat(const worker_task *task, pl_status status,
-                        const pl_sealed_lease *used)
+ * long as this worker has the lease: an outage of a home or of a relay passes. But a
+ * worker that was told to stop waits no longer than its patience. After a restart of
+ * the hub a home may refuse the seal of the hub before (ERR_STALE). The new hub seals
+ * the lease anew, but only when it knows all homes. */
+static bool must_repeat(const sender *s, pl_status status, const pl_sealed_lease *used)
 {
-    const bool passes = worker_is_passing(status);
+    const worker_task *task = s->task;
+    const bool passes =
+        worker_is_passing(status) && !worker_is_told_to_stop(s->options);
     const double until = pl_now() + worth_s(task);
     while (status == PL_ERR_STALE && used == worker_task_lease(task) &&
            !worker_task_lost(task) && pl_now() < until)
@@ -280,7 +281,7 @@ static pl_status find_update(const sender *s, const char *module, int64_t round,
         used = worker_task_lease(s->task);
         pl_client_act_under(s->homes, used);
         status = pl_client_get_update(s->homes, module, round, path, replica, out);
-    } while (must_repeat(s->task, status, used));
+    } while (must_repeat(s, status, used));
     return status;
 }
 
@@ -333,7 +334,7 @@ static pl_status submit_results(sender *s, parcel *p, const pl_path_state *state
         status = pl_client_submit_task(
             s->homes, p->submissions, p->n, state, uploads ? task->packed_state : NULL,
             uploads ? task->packed_bytes : 0, p->results, p->texts);
-    } while (must_repeat(task, status, used));
+    } while (must_repeat(s, status, used));
     return status;
 }
 
@@ -367,7 +368,10 @@ static pl_status keep_first_updates(sender *s, const parcel *p, float **state)
         if (pl_hash_equal(&here, &there))
             continue;
         pl_buf_clear(&first);
-        PL_TRY(pl_client_get_blob(s->homes, made->module, &there, &first));
+        do
+            status = pl_client_get_blob(s->homes, made->module, &there, &first);
+        while (must_repeat(s, status, worker_task_lease(task)));
+        PL_TRY(status);
         PL_TRY(decode(own.of, &first, p));
         if (*state == task->job.state) {
             PL_TRY(pl_try_alloc_bare(all, "a path's state", (void **)state));
@@ -442,13 +446,13 @@ static pl_status send_results(sender *s)
             pl_blob_hash(p.submissions[i].data, p.submissions[i].bytes, &task->made[i]);
         task->made[p.n] = task->state_hash;
         if (task->remakes && pl_hash_equal(&task->state_hash, &task->wanted))
-            worker_save_state(s->cache, task);
+            worker_save_state(s->options->cache, task);
         goto done;
     }
     for (size_t i = 0; i < s->task->n_met; i++)
         PL_TRY(check_met(s, &s->task->met[i]));
     PL_TRY(pl_failpoint("worker.submit.before"));
-    worker_save_state(s->cache, task);
+    worker_save_state(s->options->cache, task);
     PL_TRY(submit_results(s, &p, &state));
     PL_TRY(pl_failpoint("worker.submit.after"));
     for (int i = 0; i < p.n; i++) {
@@ -457,7 +461,7 @@ static pl_status send_results(sender *s)
     }
     PL_TRY(judge_result(task->name, p.results[p.n], p.texts[p.n]));
     task->overruled = task->overruled || p.results[p.n] == PL_SUBMIT_OTHER;
-    worker_drop_states(s->cache, task);
+    worker_drop_states(s->options->cache, task);
 done:
     for (int slot = 0; p.encoded && slot < n_slots; slot++)
         pl_buf_destroy(&p.encoded[slot]);
@@ -493,12 +497,12 @@ pl_status sender_create(const worker *w, sender **out)
     const char *list[PL_HOMES_MAX];
     sender *s = pl_alloc(sizeof *s);
     s->offers = w->offers;
-    s->cache = w->options->cache;
+    s->options = w->options;
     for (int i = 0; i < w->n_homes; i++)
         list[i] = w->homes_at[i];
     pl_client_options options = {.homes = list,
                                  .n_homes = w->n_homes,
-                                 .patience_ms = INT_MAX, /* must_repeat */
+                                 .patience_ms = w->options->patience_ms,
                                  .idle = check_task_lease,
                                  .idle_context = s};
     PL_TRY(pl_client_create(&options, &s->homes));

@@ -14,11 +14,9 @@ enum {
     DRAIN_AWAY_MS = 60000
 };
 
-/* Reads options->stop atomically, because a signal handler on any thread may set it. */
 static bool must_stop_worker(const worker *w)
 {
-    return w->finished ||
-           (w->options->stop && __atomic_load_n(w->options->stop, __ATOMIC_RELAXED));
+    return w->finished || worker_is_told_to_stop(w->options);
 }
 
 static pl_status check_stop(const worker *w)

@@ -202,6 +202,12 @@ static inline bool worker_is_passing(pl_status why)
            why == PL_ERR_CANCELLED;
 }
 
+/* Reads options->stop atomically, because a signal handler on any thread may set it. */
+static inline bool worker_is_told_to_stop(const pl_worker_options *options)
+{
+    return options->stop && __atomic_load_n(options->stop, __ATOMIC_RELAXED);
+}
+
 /* Reads `lost`. The main thread may set it while another thread works on the task. */
 static inline bool worker_task_lost(const worker_task *task)
 {
