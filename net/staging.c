@@ -170,15 +170,17 @@ static pl_status check_room(const staging *s, uint64_t bytes)
     return PL_OK;
 }
 
-/* Uploads of one owner stay as long as one of them begins or receives bytes, because a
- * task on a slow link needs long for all of them. A question how far one is does not
- * count: where no large packet passes, small ones still do. */
-static void touch_owned(staging *s)
+/* Uploads of one lease stay as long as one of them begins or receives bytes, because a
+ * task on a slow link needs long for all of them. Those without a lease have nothing in
+ * common: at a relay they are the uploads of all the job's own workers. A question how
+ * far an upload is does not count: where no large packet passes, small ones still do.
+ */
+static void touch_uploads(staging *s, staging_blob *moved)
 {
-    const int64_t now = pl_now_ms();
-    for (staging_blob *b = s->first; b; b = b->next)
+    moved->touched_ms = pl_now_ms();
+    for (staging_blob *b = s->owner ? s->first : NULL; b; b = b->next)
         if (b->owner == s->owner)
-            b->touched_ms = now;
+            b->touched_ms = moved->touched_ms;
 }
 
 /* Finds the upload of the piece, or begins it. */
@@ -203,7 +205,7 @@ static pl_status open_blob(staging *s, const staging_piece *p, staging_blob **ou
         b->next = s->first;
         s->first = b;
         s->bytes += b->room;
-        touch_owned(s);
+        touch_uploads(s, b);
     }
     if (b->bytes != p->total)
         return pl_fail(PL_ERR_PROTO,
@@ -237,7 +239,7 @@ pl_status staging_put(staging *s, const staging_piece *p, uint64_t *there)
     if (p->offset + p->len > b->there) {
         memcpy(b->data + p->offset, p->data, p->len);
         b->there = p->offset + p->len;
-        touch_owned(s);
+        touch_uploads(s, b);
     }
     *there = b->there;
     return PL_OK;
