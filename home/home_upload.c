@@ -91,6 +91,8 @@ pl_status home_grant_room(home *h)
             refused = t;
         } else if (!is_full && !is_known) {
             status = staging_open(s, &p, &there);
+            /* the home's lack of memory passes; a worker would end for its own */
+            status = status == PL_ERR_NOMEM ? PL_ERR_BUSY : status;
             is_full = status == PL_ERR_BUSY;
         }
         if (status == PL_ERR_BUSY) {

@@ -171,6 +171,19 @@ static pl_status check_room(const staging *s, uint64_t bytes)
     return PL_OK;
 }
 
+/* Uploads of one lease stay as long as one of them begins or receives bytes, because a
+ * task on a slow link needs long for all of them. Those without a lease have nothing in
+ * common: at a relay they are the uploads of all the job's own workers. A question how
+ * far an upload is does not count: where no large packet passes, small ones still do.
+ */
+static void touch_uploads(staging *s, staging_blob *moved)
+{
+    moved->touched_ms = pl_now_ms();
+    for (staging_blob *b = s->owner ? s->first : NULL; b; b = b->next)
+        if (b->owner == s->owner)
+            b->touched_ms = moved->touched_ms;
+}
+
 /* Finds the upload of the piece, or begins it. */
 static pl_status open_blob(staging *s, const staging_piece *p, staging_blob **out)
 {
@@ -193,18 +206,13 @@ static pl_status open_blob(staging *s, const staging_piece *p, staging_blob **ou
         b->next = s->first;
         s->first = b;
         s->bytes += b->room;
+        touch_uploads(s, b);
     }
     if (b->bytes != p->total)
         return pl_fail(PL_ERR_PROTO,
                        "two messages give different sizes for one uploaded blob: %llu "
                        "and %llu bytes",
                        (unsigned long long)b->bytes, (unsigned long long)p->total);
-    /* Uploads of one owner stay as long as one of them receives bytes, because a task
-     * on a slow link needs long for all of them. */
-    const int64_t now = pl_now_ms();
-    for (staging_blob *other = s->first; other; other = other->next)
-        if (other->owner == s->owner)
-            other->touched_ms = now;
     *out = b;
     return PL_OK;
 }
@@ -232,6 +240,7 @@ pl_status staging_put(staging *s, const staging_piece *p, uint64_t *there)
     if (p->offset + p->len > b->there) {
         memcpy(b->data + p->offset, p->data, p->len);
         b->there = p->offset + p->len;
+        touch_uploads(s, b);
     }
     *there = b->there;
     return PL_OK;

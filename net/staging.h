@@ -35,7 +35,7 @@ typedef struct staging_blob {
     /* bytes: of the blob; room: of its memory block, which counts against the limit */
     uint64_t bytes, room;
     uint64_t there;     /* bytes that have arrived, from the beginning on */
-    int64_t touched_ms; /* when the owner's last piece arrived */
+    int64_t touched_ms; /* when the last new piece of it, or of its lease, arrived */
     /* objects of the store's engine into which the sender writes the bytes: their id
      * (0: none), how many bytes it has URLs for, and whether it gets no more */
     uint64_t engine_id, engine_bytes;
@@ -108,6 +108,7 @@ staging_blob *staging_take(staging *s, const pl_hash *hash);
 void staging_free(staging *s, staging_blob *taken); /* accepts NULL */
 void staging_drop(staging *s, const pl_hash *hash);
 void staging_remove(staging *s, staging_blob *b);
-/* Drops the uploads of owners that sent nothing for two minutes, or for 30 s if their
- * room is wanted; if `all` is true, drops every upload. */
+/* Drops the uploads of leases that sent no new byte for two minutes, or for 30 s if
+ * their room is wanted; without a lease, uploads that got no new byte. If `all` is
+ * true, drops every upload. */
 void staging_expire(staging *s, bool all);

@@ -7,19 +7,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Describes a lease: its worker, the seconds since its grant and since its last
- * renewal, and the failures of its task. */
-static pl_json *lease_json(const hub *h, const plan_arm *arm, const plan_lease *lease,
-                           int64_t now_ms)
+/* Describes a lease: its worker, the seconds since its grant (without those in which a
+ * home or this hub was away) and since its last renewal, and the failures of its task.
+ */
+static pl_json *lease_json(const hub *h, const plan_lease *lease, int64_t now_ms)
 {
     pl_json *o = pl_json_object();
-    int64_t renewed_ms = lease->deadline_ms - hub_ttl_ms(h, arm);
     pl_json_set_text(o, "worker",
                      lease->worker >= 0 && lease->worker < h->n_workers
                          ? h->workers[lease->worker].name
                          : "");
     pl_json_set_real(o, "age_seconds", 1e-3 * (double)(now_ms - lease->granted_ms));
-    pl_json_set_real(o, "renewed_seconds_ago", 1e-3 * (double)(now_ms - renewed_ms));
+    pl_json_set_real(o, "renewed_seconds_ago",
+                     1e-3 * (double)(now_ms - lease->renewed_ms));
     pl_json_set_int(o, "failures", lease->failures);
     return o;
 }
@@ -44,9 +44,9 @@ static pl_json *path_json(const hub *h, const plan_arm *arm, int index, int64_t 
     pl_json_set_int(o, "step", path->lease.active ? path->lease.step : 0);
     pl_json_set_bool(o, "leased", path->lease.active);
     if (path->lease.active)
-        pl_json_set(o, "lease", lease_json(h, arm, &path->lease, now_ms));
+        pl_json_set(o, "lease", lease_json(h, &path->lease, now_ms));
     if (path->backup.active)
-        pl_json_set(o, "backup", lease_json(h, arm, &path->backup, now_ms));
+        pl_json_set(o, "backup", lease_json(h, &path->backup, now_ms));
     /* how well the path predicts the held-out text that it scores */
     if (index % replicas == 0)
         pl_held_add(&held, &arm->arm, index / replicas, path->work.held);

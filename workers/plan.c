@@ -450,7 +450,7 @@ void plan_extend(plan *p, plan_task task, int64_t now_ms, int ttl_ms)
     lease->deadline_ms = now_ms + ttl_ms;
     lease->before_ms = lease->granted_ms;
     lease->before_tasks = lease->taken_up ? 0 : 1 + lease->repeats;
-    lease->granted_ms = now_ms;
+    lease->granted_ms = lease->renewed_ms = now_ms;
     lease->repeats = 0; /* the holder continues with the state that it has just made */
     lease->taken_up = false;
     p->n_granted++;
@@ -496,6 +496,7 @@ void plan_grant(plan *p, plan_task task, int worker, int64_t now_ms, int ttl_ms)
                                .phase = path->phase,
                                .deadline_ms = now_ms + ttl_ms,
                                .granted_ms = now_ms,
+                               .renewed_ms = now_ms,
                                .worker = worker,
                                .loss = path->work.loss,
                                .failures = path->lease.failures,
@@ -529,6 +530,7 @@ void plan_grant_backup(plan *p, plan_task task, int worker, int64_t now_ms, int 
                                 .phase = path->phase,
                                 .deadline_ms = now_ms + ttl_ms,
                                 .granted_ms = now_ms,
+                                .renewed_ms = now_ms,
                                 .worker = worker,
                                 .loss = path->work.loss,
                                 .repeats = plan_repeats(path, worker)};
@@ -587,6 +589,8 @@ bool plan_renew(plan *p, plan_path *path, int64_t phase, uint64_t token, int wor
     if (phase != path->phase && !ahead)
         return false;
     plan_lease *lease = plan_lease_of(path, token, worker);
+    if (lease)
+        lease->renewed_ms = now_ms;
     if (lease && plan_is_said(path, token, path->phase))
         return lease->active; /* a lease that was reported as done is not prolonged */
     if (!lease) {
@@ -603,6 +607,7 @@ bool plan_renew(plan *p, plan_path *path, int64_t phase, uint64_t token, int wor
                                    .token = token,
                                    .phase = phase,
                                    .granted_ms = now_ms,
+                                   .renewed_ms = now_ms,
                                    .worker = worker};
         path->last_worker = worker;
     }

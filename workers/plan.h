@@ -22,8 +22,9 @@ typedef struct plan_lease {
     int64_t phase;
     /* deadline_ms: time when the lease ends unless it is renewed; granted_ms: time when
      * the lease was granted for its phase; before_ms: if the lease was extended, the
-     * granted_ms of the previous phase, otherwise 0 */
-    int64_t deadline_ms, granted_ms, before_ms;
+     * granted_ms of the previous phase, otherwise 0; renewed_ms: time of the newest
+     * grant, extension or renewal */
+    int64_t deadline_ms, granted_ms, before_ms, renewed_ms;
     int64_t left_ms; /* how long the path was left to the holder before the grant */
     int worker;      /* index of the worker that holds the lease */
     int step;        /* last reported inner step */

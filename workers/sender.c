@@ -7,6 +7,8 @@
 #include <math.h>
 #include <stdatomic.h>
 
+enum { LOOK_MS = 50 };
+
 struct sender {
     pl_client *homes;
     peer *offers;
@@ -14,7 +16,7 @@ struct sender {
     /* token of the last task if its sending failed, or if the homes have another
      * worker's results; otherwise 0 */
     uint64_t failed;
-    const char *cache; /* the folder in which states are saved (worker_save_state) */
+    const pl_worker_options *options;
     pl_actor *actor;
     pl_queue *packed; /* tasks for sender_take_packed */
     /* what the sender's thread has measured of its links, for the worker's thread */
@@ -242,25 +244,64 @@ static pl_status check_task_lease(void *context)
     return PL_OK;
 }
 
+/* Returns for how many seconds it is worth to wait for something that may never come.
+ * Without it the phase is done again, which takes as long as it has taken. */
+static double worth_s(const worker_task *task)
+{
+    return fmax(10, pl_now() - task->granted);
+}
+
+/* Whether a call to the homes that failed must be repeated. The results are kept for as
+ * long as this worker has the lease: an outage of a home or of a relay passes. But a
+ * worker that was told to stop waits no longer than its patience. After a restart of
+ * the hub a home may refuse the seal of the hub before (ERR_STALE). The new hub seals
+ * the lease anew, but only when it knows all homes. */
+static bool must_repeat(const sender *s, pl_status status, const pl_sealed_lease *used)
+{
+    const worker_task *task = s->task;
+    const bool passes =
+        worker_is_passing(status) && !worker_is_told_to_stop(s->options);
+    const double until = pl_now() + worth_s(task);
+    while (status == PL_ERR_STALE && used == worker_task_lease(task) &&
+           !worker_task_lost(task) && pl_now() < until)
+        pl_sleep_ms(LOOK_MS);
+    if (passes)
+        pl_sleep_ms(LOOK_MS);
+    return !worker_task_lost(task) &&
+           (passes || (status == PL_ERR_STALE && used != worker_task_lease(task)));
+}
+
+/* Gets the hash of an update that a home has accepted. */
+static pl_status find_update(const sender *s, const char *module, int64_t round,
+                             int path, int replica, pl_hash *out)
+{
+    const pl_sealed_lease *used;
+    pl_status status;
+    do {
+        used = worker_task_lease(s->task);
+        pl_client_act_under(s->homes, used);
+        status = pl_client_get_update(s->homes, module, round, path, replica, out);
+    } while (must_repeat(s, status, used));
+    return status;
+}
+
 /* Waits until the update of a mate has reached its home, and compares it with the
  * update that the mate's worker gave to this worker. If the two differ, the task fails:
  * an audit of this task would use the home's update, so its result would differ, and
  * this worker would be blamed. */
 static pl_status check_met(sender *s, struct task_met *met)
 {
-    enum { LOOK_MS = 50 };
     worker_task *task = s->task;
     pl_hash there;
     pl_status status = PL_ERR_NOT_FOUND;
-    /* if this fails, the phase is done again, which takes as long as it has taken */
-    const double until = pl_now() + fmax(10, pl_now() - task->granted);
-    for (int i = 0; pl_now() < until && status == PL_ERR_NOT_FOUND; i++) {
+    /* time in which the home is away does not count: the mate could not send either */
+    const double most_s = worth_s(task);
+    for (int i = 0; 1e-3 * LOOK_MS * i < most_s && status == PL_ERR_NOT_FOUND; i++) {
         if (i > 0)
             pl_sleep_ms(LOOK_MS);
         PL_CHECK(check_task_lease(s));
-        pl_client_act_under(s->homes, worker_task_lease(task));
-        status = pl_client_get_update(s->homes, met->module, task->phase - 1, met->path,
-                                      met->replica, &there);
+        status = find_update(s, met->module, task->phase - 1, met->path, met->replica,
+                             &there);
     }
     if (status == PL_ERR_NOT_FOUND)
         return pl_fail(PL_ERR_BUSY,
@@ -293,7 +334,7 @@ static pl_status submit_results(sender *s, parcel *p, const pl_path_state *state
         status = pl_client_submit_task(
             s->homes, p->submissions, p->n, state, uploads ? task->packed_state : NULL,
             uploads ? task->packed_bytes : 0, p->results, p->texts);
-    } while (status == PL_ERR_STALE && used != worker_task_lease(task));
+    } while (must_repeat(s, status, used));
     return status;
 }
 
@@ -318,9 +359,7 @@ static pl_status keep_first_updates(sender *s, const parcel *p, float **state)
         if (!own.of->meets)
             continue;
         pl_blob_hash(made->data, made->bytes, &here);
-        pl_client_act_under(s->homes, worker_task_lease(task));
-        status = pl_client_get_update(s->homes, made->module, round, task->path,
-                                      task->replica, &there);
+        status = find_update(s, made->module, round, task->path, task->replica, &there);
         if (status == PL_ERR_NOT_FOUND) {
             status = PL_OK;
             continue;
@@ -329,7 +368,10 @@ static pl_status keep_first_updates(sender *s, const parcel *p, float **state)
         if (pl_hash_equal(&here, &there))
             continue;
         pl_buf_clear(&first);
-        PL_TRY(pl_client_get_blob(s->homes, made->module, &there, &first));
+        do
+            status = pl_client_get_blob(s->homes, made->module, &there, &first);
+        while (must_repeat(s, status, worker_task_lease(task)));
+        PL_TRY(status);
         PL_TRY(decode(own.of, &first, p));
         if (*state == task->job.state) {
             PL_TRY(pl_try_alloc_bare(all, "a path's state", (void **)state));
@@ -404,13 +446,13 @@ static pl_status send_results(sender *s)
             pl_blob_hash(p.submissions[i].data, p.submissions[i].bytes, &task->made[i]);
         task->made[p.n] = task->state_hash;
         if (task->remakes && pl_hash_equal(&task->state_hash, &task->wanted))
-            worker_save_state(s->cache, task);
+            worker_save_state(s->options->cache, task);
         goto done;
     }
     for (size_t i = 0; i < s->task->n_met; i++)
         PL_TRY(check_met(s, &s->task->met[i]));
     PL_TRY(pl_failpoint("worker.submit.before"));
-    worker_save_state(s->cache, task);
+    worker_save_state(s->options->cache, task);
     PL_TRY(submit_results(s, &p, &state));
     PL_TRY(pl_failpoint("worker.submit.after"));
     for (int i = 0; i < p.n; i++) {
@@ -419,7 +461,7 @@ static pl_status send_results(sender *s)
     }
     PL_TRY(judge_result(task->name, p.results[p.n], p.texts[p.n]));
     task->overruled = task->overruled || p.results[p.n] == PL_SUBMIT_OTHER;
-    worker_drop_states(s->cache, task);
+    worker_drop_states(s->options->cache, task);
 done:
     for (int slot = 0; p.encoded && slot < n_slots; slot++)
         pl_buf_destroy(&p.encoded[slot]);
@@ -455,7 +497,7 @@ pl_status sender_create(const worker *w, sender **out)
     const char *list[PL_HOMES_MAX];
     sender *s = pl_alloc(sizeof *s);
     s->offers = w->offers;
-    s->cache = w->options->cache;
+    s->options = w->options;
     for (int i = 0; i < w->n_homes; i++)
         list[i] = w->homes_at[i];
     pl_client_options options = {.homes = list,

@@ -14,11 +14,9 @@ enum {
     DRAIN_AWAY_MS = 60000
 };
 
-/* Reads options->stop atomically, because a signal handler on any thread may set it. */
 static bool must_stop_worker(const worker *w)
 {
-    return w->finished ||
-           (w->options->stop && __atomic_load_n(w->options->stop, __ATOMIC_RELAXED));
+    return w->finished || worker_is_told_to_stop(w->options);
 }
 
 static pl_status check_stop(const worker *w)
@@ -26,12 +24,6 @@ static pl_status check_stop(const worker *w)
     if (must_stop_worker(w))
         return pl_fail(PL_ERR_CANCELLED, "the worker was told to stop");
     return PL_OK;
-}
-
-static bool is_passing(pl_status why)
-{
-    return why == PL_ERR_BUSY || why == PL_ERR_NET || why == PL_ERR_TIMEOUT ||
-           why == PL_ERR_CANCELLED;
 }
 
 /* Whether `task` is a later phase of the lease of `other`. */
@@ -77,7 +69,7 @@ static pl_status give_task_up(worker *w, worker_task *task, pl_status why,
     w->shuns_peers = w->shuns_peers || task->deceived;
     if (why == PL_ERR_STALE || worker_task_lost(task))
         return PL_OK;
-    PL_CHECK(worker_tell_release(w, task, is_passing(why) ? PL_OK : why, text));
+    PL_CHECK(worker_tell_release(w, task, worker_is_passing(why) ? PL_OK : why, text));
     w->ask_after_ms = pl_now_ms() + NO_HURRY_MS;
     const bool is_fatal = why == PL_ERR_DEVICE || why == PL_ERR_NOMEM ||
                           why == PL_ERR_UNSUPPORTED || why == PL_ERR_NOPERM;
@@ -424,14 +416,15 @@ done:
  * longest has been silent. */
 static int64_t note_away(worker *w)
 {
-    const int64_t patience = w->options->patience_ms;
     int64_t longest = pl_now_ms() - w->heard_ms;
-    pl_absence_note(&w->hub_away, "hub", w->options->hub, "", longest, patience);
+    pl_absence_note(&w->hub_away, "hub", w->options->hub, "", longest,
+                    w->options->patience_ms);
     for (int i = 0; w->homes && i < w->n_homes; i++) {
         char what[32];
         const int64_t silent = pl_client_lost_ms(w->homes, i);
         snprintf(what, sizeof what, "home-%d", i + 1);
-        pl_absence_note(&w->home_away[i], what, w->homes_at[i], "", silent, patience);
+        /* a worker does not end because of a home */
+        pl_absence_note(&w->home_away[i], what, w->homes_at[i], "", silent, 0);
         longest = silent > longest ? silent : longest;
     }
     return longest;
@@ -539,28 +532,31 @@ static pl_status bring_merged(worker *w)
     char text[1024];
     if (!wants_merged(w) || worker_task_lost(task))
         return PL_OK;
+    const double began = pl_now();
     w->merging = true; /* set so that take_trained does not free the task */
     pl_status status = worker_fetch_merged(w, task);
     w->merging = false;
     if (w->broken != PL_OK)
         return w->broken;
-    if (status == PL_OK && task->merged)
+    if (task->merged)
         trainer_give_merged(w->inner, task->base);
-    if (status == PL_OK && (task->merged || !waits_too_long(w)))
+    if (task->merged || worker_task_lost(task))
         return PL_OK;
-    if (worker_task_lost(task))
-        return PL_OK;
-    /* A worker that should send an update for these versions may be gone. This worker
-     * gives its task back, so that it is free to do that worker's task. */
+    /* A home that does not answer makes no versions. Its outage passes, and so does a
+     * restart of the hub, after which a home may not know the lease's seal. */
+    task->waits_since += task->waits_since > 0 ? pl_now() - began : 0;
     if (status == PL_OK)
         status = pl_fail(PL_ERR_BUSY,
                          "the versions that %s waits for were not made within %.1f s",
                          task->name, patience_for_merged(w));
+    const bool passes = worker_is_passing(status) || status == PL_ERR_STALE;
+    if (passes && status != PL_ERR_CANCELLED && !waits_too_long(w))
+        return PL_OK;
+    /* A worker that should send an update for these versions may be gone. This worker
+     * gives its task back, so that it is free to do that worker's task. */
     pl_copy_text(text, sizeof text, pl_last_error());
     worker_task_lose(task); /* a task cannot be finished without its merged versions */
     trainer_cancel(w->inner);
-    /* a seal that the homes forgot is no failure of the task */
-    const bool passes = is_passing(status) || status == PL_ERR_STALE;
     return worker_tell_release(w, task, passes ? PL_OK : status, text);
 }
 

@@ -195,6 +195,19 @@ typedef struct worker {
     double free_since; /* time since which the trainer has had no job */
 } worker;
 
+/* Whether the failure says nothing about the task or this machine. */
+static inline bool worker_is_passing(pl_status why)
+{
+    return why == PL_ERR_BUSY || why == PL_ERR_NET || why == PL_ERR_TIMEOUT ||
+           why == PL_ERR_CANCELLED;
+}
+
+/* Reads options->stop atomically, because a signal handler on any thread may set it. */
+static inline bool worker_is_told_to_stop(const pl_worker_options *options)
+{
+    return options->stop && __atomic_load_n(options->stop, __ATOMIC_RELAXED);
+}
+
 /* Reads `lost`. The main thread may set it while another thread works on the task. */
 static inline bool worker_task_lost(const worker_task *task)
 {

@@ -22,6 +22,7 @@ pl_job_test(chaos_short "fault;workers" chaos.sh --kills 12 --gap 200
   --work ${CMAKE_BINARY_DIR}/chaos)
 pl_job_test(fault_backup "fault;workers" fault/fault_backup.sh ${tools} ${CMAKE_BINARY_DIR}/fault_backup
   short)
+pl_job_test(home_away "fault;workers" fault/home_away.sh ${tools} ${CMAKE_BINARY_DIR}/home_away)
 pl_job_test(strangers "fault;base" fault/strangers.sh $<TARGET_FILE:pathloom>
   ${CMAKE_BINARY_DIR}/strangers $<TARGET_FILE:serve_odd>)
 pl_job_test(fault_own "fault;workers" fault/fault_own.sh ${tools} ${CMAKE_BINARY_DIR}/fault_own

@@ -1,4 +1,4 @@
-/* folder: workers; shared by test_backup.c and test_late.c: a hub in memory. */
+/* folder: workers; shared by tests of the hub: a hub in memory. */
 #pragma once
 #include "workers/hub_internal.h"
 #include "tests/support/tiny_arm.h"

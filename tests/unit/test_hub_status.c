@@ -1,11 +1,11 @@
 /* folder: workers; label: unit
  *
  * Tests what the hub's status says of its workers. */
-#include "workers/hub_internal.h"
+#include "tests/unit/fleet_fixture.h"
 
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
-
-#include "tests/support/suite.h"
 
 static int count_text(pl_buf *in, const char *text)
 {
@@ -48,6 +48,32 @@ PL_TEST(status_says_that_its_list_of_workers_is_cut)
     assert_int_equal(count_text(&out, "\"left\""), 1);
     assert_non_null(strstr(pl_buf_text(&out), "\"workers_cut\":false"));
     pl_wire_close(&h.socket);
+}
+
+static double number_of(pl_buf *in, const char *name)
+{
+    const char *at = strstr(pl_buf_text(in), name);
+    assert_non_null(at);
+    return atof(at + strlen(name));
+}
+
+/* A lease lives longer if its task takes long, and the hub learns that meanwhile. */
+PL_TEST_ON(status_says_when_a_lease_was_renewed, fixture *f, setup, teardown)
+{
+    char bound[PL_ADDRESS_MAX];
+    OWNED(pl_buf_destroy) pl_buf out = {0};
+    const int64_t now = pl_now_ms();
+    assert_ok(pl_wire_bind("tcp://127.0.0.1:*", &f->h.socket, bound));
+    plan_grant(&f->h.tasks, f->first, 0, now - 5000, TTL);
+    assert_true(plan_renew(&f->h.tasks, &f->paths[0], 0, f->paths[0].lease.token, 0,
+                           now - 3000, TTL));
+    f->h.tasks.arms[0].n_times = 1;
+    f->h.tasks.arms[0].median_s = 1e6;
+    hub_status_json(&f->h, &out);
+    const double ago = number_of(&out, "\"age_seconds\":") -
+                       number_of(&out, "\"renewed_seconds_ago\":");
+    assert_true(fabs(ago - 2) < 0.01);
+    pl_wire_close(&f->h.socket);
 }
 
 static int64_t heard_of_state(hub *h, uint64_t epoch, uint64_t sequence, int64_t now_ms)

@@ -199,3 +199,40 @@ PL_TEST(an_upload_tells_how_far_it_is_and_takes_pieces_in_order)
     assert_non_null(whole(&s, 2));
     staging_expire(&s, true);
 }
+
+/* A client whose pieces do not pass asks every ten seconds how far its upload is. */
+PL_TEST(an_upload_that_receives_nothing_gives_its_room_to_those_who_wait)
+{
+    enum { LONG_MS = 40000 };
+    staging s = of_limit(64 * MIB);
+    assert_ok(put_piece(&s, 1, 2 * MIB, 0));
+    for (int gets_bytes = 1; gets_bytes >= 0; gets_bytes--) {
+        s.first->touched_ms -= LONG_MS;
+        if (gets_bytes)
+            assert_ok(put_piece(&s, 1, 2 * MIB, MIB));
+        assert_int_equal(arrived(&s, 1, 2 * MIB), 2 * MIB);
+        s.wanted = true;
+        staging_expire(&s, false);
+        assert_int_equal(s.bytes, gets_bytes ? 2 * MIB : 0);
+    }
+}
+
+/* Workers give tasks up, for example when a backup was first. At a relay the uploads of
+ * such a task do not stay because others go on. */
+PL_TEST(uploads_of_one_lease_stay_together_and_others_do_not)
+{
+    enum { LONG_MS = 130000 };
+    for (uint64_t owner = 0; owner < 2; owner++) {
+        staging s = of_limit(64 * MIB);
+        s.owner = owner;
+        assert_ok(put_all(&s, 1, MIB));
+        assert_ok(put_piece(&s, 2, 2 * MIB, 0));
+        for (staging_blob *b = s.first; b; b = b->next)
+            b->touched_ms -= LONG_MS;
+        assert_ok(put_piece(&s, 2, 2 * MIB, MIB));
+        staging_expire(&s, false);
+        assert_non_null(whole(&s, 2));
+        assert_int_equal(whole(&s, 1) != NULL, owner != 0);
+        staging_expire(&s, true);
+    }
+}

@@ -3,7 +3,7 @@
  * Tests uploads: that no byte is sent twice while a connection lives, that an upload
  * goes on where it was after its connection broke, and that clients wait for room
  * without sending bytes. */
-#include "net/net.h"
+#include "home/home_internal.h"
 #include "tests/support/home_fixture.h"
 
 #include <stdatomic.h>
@@ -153,6 +153,23 @@ PL_TEST(waiting_for_room_sends_no_bytes_and_needs_no_patience)
     assert_true(h.n_asked <= 3 * h.full_ms / SHORT_PATIENCE_MS + 1);
 }
 
+/* A worker that is told ERR_NOMEM ends, because it believes that its own is short. */
+PL_TEST(an_upload_waits_while_the_home_lacks_memory)
+{
+    const uint64_t more_than_there_is = UINT64_C(1) << 50;
+    home_ticket ticket = {.total = more_than_there_is, .asked_ms = pl_now_ms()};
+    char bound[PL_ADDRESS_MAX];
+    home h = {.uploads = {.keeper = "the test",
+                          .key = "nothing",
+                          .limit = 2 * more_than_there_is},
+              .room = {.tickets = &ticket, .n = 1}};
+    assert_ok(pl_wire_bind("tcp://127.0.0.1:*", &h.socket, bound));
+    assert_ok(home_grant_room(&h));
+    assert_int_equal(h.room.n, 1);
+    assert_true(h.uploads.wanted);
+    pl_wire_close(&h.socket);
+}
+
 /* ---- many clients and a home with room for one of their uploads ---- */
 enum { CLIENTS = 12, ROOM = 1 << 20, OBJECT = 700000 };
 
@@ -186,16 +203,16 @@ static void send_object(void *context)
 PL_TEST(clients_of_a_full_home_take_turns_and_send_each_byte_once)
 {
     char dir[] = "/tmp/pl-upload-XXXXXX", store[PL_PATH_MAX];
-    child home;
+    child keeper;
     sender s[CLIENTS];
     assert_non_null(mkdtemp(dir));
-    name_child(&home, dir, "home", "home.address");
+    name_child(&keeper, dir, "home", "home.address");
     pl_join(store, dir, "store");
-    pl_copy_text(home.target, sizeof home.target, store);
-    start_child(&home);
+    pl_copy_text(keeper.target, sizeof keeper.target, store);
+    start_child(&keeper);
     memset(s, 0, sizeof s);
     for (int i = 0; i < CLIENTS; i++) {
-        s[i].address = home.address;
+        s[i].address = keeper.address;
         s[i].number = i;
         assert_ok(pl_thread_start("client", send_object, &s[i], &s[i].thread));
     }
@@ -205,7 +222,7 @@ PL_TEST(clients_of_a_full_home_take_turns_and_send_each_byte_once)
         assert_int_equal(s[i].link.up_bytes, OBJECT);
         assert_int_equal(s[i].link.repeated_bytes, 0);
     }
-    kill_child(&home, SIGTERM);
+    kill_child(&keeper, SIGTERM);
     assert_ok(pl_remove_tree(dir));
 }
 
