@@ -6,6 +6,7 @@
  * clients get room in the order in which they asked. A client asks again every two
  * seconds; one that no longer does has gone, and loses its place. */
 #include "home/home_internal.h"
+#include <math.h>
 
 enum { TICKETS_MAX = 1 << 16, TICKET_MS = 10000 };
 
@@ -136,40 +137,56 @@ static bool may_sign(home *h, uint64_t bytes)
     return path->signed_bytes <= 2 * h->uploads.share;
 }
 
-/* Reads what the sender has written into the store's engine, and gives it URLs for the
- * next chunks. If that is not possible, the sender sends the bytes to the home. Returns
- * DIRECT of the answer. */
+/* Reads what the sender has written into the store's engine. */
+static pl_status pull_upload(home *h, const staging_piece *p, staging_blob *b)
+{
+    if (p->offset > b->engine_bytes ||
+        (p->offset % PL_CHUNK_BYTES != 0 && p->offset != b->bytes))
+        return pl_fail(PL_ERR_PROTO,
+                       "an upload has URLs for %llu bytes, and its sender says that it "
+                       "wrote %llu",
+                       (unsigned long long)b->engine_bytes,
+                       (unsigned long long)p->offset);
+    PL_CHECK(pl_store_pull_upload(h->store, b->engine_id, b->bytes, b->there, p->offset,
+                                  b->data));
+    staging_note(&h->uploads, b, p->offset);
+    return PL_OK;
+}
+
+/* Reads what the sender has written, and gives it URLs for the next chunks. If that is
+ * not possible, the sender sends the bytes to the home. Returns DIRECT of the answer.
+ */
 static uint64_t use_engine(home *h, const pl_peer *peer, const staging_piece *p,
                            pl_message *answer)
 {
     staging_blob *b = staging_begun(&h->uploads, &p->hash);
     if (!p->direct || !pl_store_signs(h->store))
         return 0;
-    if (!b || b->engine_failed || b->there % PL_CHUNK_BYTES != 0 ||
-        b->there == b->bytes)
+    if (!b || b->bytes < HOME_DIRECT_MIN || b->engine_failed || p->offset < b->there ||
+        b->there % PL_CHUNK_BYTES != 0)
         return 2;
-    if (p->offset > b->there) {
-        b->engine_failed = p->offset > b->engine_bytes ||
-                           (p->offset % PL_CHUNK_BYTES != 0 && p->offset != b->bytes) ||
-                           pl_store_pull_upload(h->store, b->engine_id, b->bytes,
-                                                b->there, p->offset, b->data) != PL_OK;
-        if (b->engine_failed && pl_log_may(peer->own))
+    if (p->offset > b->there && b->engine_id == 0)
+        return 2; /* it began with a home, or an upload, that is no more */
+    const double began = pl_now();
+    if (p->offset > b->there && pull_upload(h, p, b) != PL_OK) {
+        b->engine_failed = true;
+        pl_wire_charge(h->socket, peer, fmin(pl_now() - began, 1));
+        if (pl_log_may(peer->own))
             pl_log(PL_LOG_WARN, "home.upload", "error=\"%s\"", pl_last_error());
-        b->there = b->engine_failed ? b->there : p->offset;
     }
-    if (b->engine_failed || b->there == b->bytes || p->offset < b->there)
+    if (b->engine_failed || b->there == b->bytes)
         return 2;
     const uint64_t left = b->bytes - b->there, most = PL_SIGNED_CHUNKS * PL_CHUNK_BYTES;
     const uint64_t end = b->there + (left < most ? left : most);
-    if (end > b->engine_bytes && !may_sign(h, end - b->engine_bytes)) {
-        b->engine_failed = true;
-        return 2;
-    }
+    b->engine_failed = end > b->engine_bytes && !may_sign(h, end - b->engine_bytes);
     b->engine_id = b->engine_id ? b->engine_id : pl_random_fresh() | 1;
+    b->engine_failed =
+        b->engine_failed || pl_store_sign_upload(h->store, b->engine_id, b->bytes,
+                                                 b->there, &answer->data) != PL_OK;
+    if (b->engine_failed)
+        return 2;
     b->engine_bytes = end > b->engine_bytes ? end : b->engine_bytes;
-    b->engine_failed = pl_store_sign_upload(h->store, b->engine_id, b->bytes, b->there,
-                                            &answer->data) != PL_OK;
-    return b->engine_failed ? 2 : 1;
+    return 1;
 }
 
 /* Receives a piece of an upload, or the question for room. A worker must upload under a

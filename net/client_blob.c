@@ -305,7 +305,10 @@ static pl_status get_blobs_of(pl_client *c, int home, const pl_wanted *wants, si
     pl_message a = {0};
     size_t m = 0;
     bool *is_there = pl_alloc(n + 1);
+    size_t *start = pl_alloc((n + 1) * sizeof *start);
     download *all = pl_alloc((n + 1) * sizeof *all);
+    for (size_t i = 0; i < n; i++)
+        start[i] = wants[i].out->len;
     if (client_may_direct(c, home))
         PL_TRY(get_blobs_directly(c, home, wants, n, is_there));
     for (size_t i = 0; i < n; i++) {
@@ -329,11 +332,12 @@ static pl_status get_blobs_of(pl_client *c, int home, const pl_wanted *wants, si
                         "fsck` tells whether the store's copy is intact",
                         d->want->name);
     }
-    for (size_t i = 0; status != PL_OK && i < m; i++)
-        all[i].want->out->len = all[i].start;
 done:
+    for (size_t i = 0; status != PL_OK && i < n; i++)
+        if (pl_home_of(wants[i].name, c->n_homes) == home)
+            wants[i].out->len = start[i];
     pl_message_destroy(&a);
-    pl_free_all(all, is_there);
+    pl_free_all(all, is_there, start);
     return status;
 }
 
@@ -478,6 +482,26 @@ static pl_status continue_uploads(upload *all, const bool *is_there, size_t n,
     return PL_OK;
 }
 
+static pl_status put_blobs_directly(pl_client *c, int home, const client_blob *blobs,
+                                    bool *is_there, size_t n)
+{
+    client_direct *all = pl_alloc((n + 1) * sizeof *all);
+    size_t *of = pl_alloc((n + 1) * sizeof *of);
+    int m = 0;
+    for (size_t i = 0; i < n && client_may_direct(c, home); i++) {
+        const client_blob *b = &blobs[i];
+        if (is_there[i] || b->bytes < CLIENT_DIRECT_MIN)
+            continue;
+        all[m] = (client_direct){.hash = b->hash, .bytes = b->bytes, .data = b->data};
+        of[m++] = i;
+    }
+    const pl_status status = client_move_direct(c, home, true, all, m);
+    for (int i = 0; status == PL_OK && i < m; i++)
+        is_there[of[i]] = all[i].moved;
+    pl_free_all(all, of);
+    return status;
+}
+
 static pl_status run_uploads(upload *all, bool *is_there, size_t n, bool holds,
                              pl_message *a)
 {
@@ -498,40 +522,28 @@ static pl_status run_uploads(upload *all, bool *is_there, size_t n, bool holds,
             piece *p = u->sending ? find_piece(&u->flow, a->request) : NULL;
             if (is_there[i] || (!p && (u->sending || a->request != u->request)))
                 continue;
+            const bool waited = u->waits;
             PL_CHECK(take_put_answer(u, p, a));
             is_there[i] = u->sending && u->there >= u->blob->bytes;
+            /* now that there is room, the service may take the bytes (if answers about
+             * other blobs may come meanwhile, the home gets them) */
+            if (waited && n == 1 && u->sending && u->there == 0 && !is_there[i] &&
+                client_may_direct(u->flow.client, u->flow.home)) {
+                PL_CHECK(put_blobs_directly(u->flow.client, u->flow.home, u->blob,
+                                            is_there, 1));
+                client_retry_later(&u->flow.retry, 0);
+            }
             holds = holds || is_there[i];
             break;
         }
     }
 }
 
-static pl_status put_blobs_directly(pl_client *c, int home, const client_blob *blobs,
-                                    bool *is_there, size_t n)
-{
-    client_direct *all = pl_alloc((n + 1) * sizeof *all);
-    size_t *of = pl_alloc((n + 1) * sizeof *of);
-    int m = 0;
-    for (size_t i = 0; i < n; i++) {
-        const client_blob *b = &blobs[i];
-        if (is_there[i] || b->bytes < CLIENT_DIRECT_MIN)
-            continue;
-        all[m] = (client_direct){.hash = b->hash, .bytes = b->bytes, .data = b->data};
-        of[m++] = i;
-    }
-    const pl_status status = client_move_direct(c, home, true, all, m);
-    for (int i = 0; status == PL_OK && i < m; i++)
-        is_there[of[i]] = all[i].moved;
-    pl_free_all(all, of);
-    return status;
-}
-
 pl_status client_put_blobs(pl_client *c, int home, const client_blob *blobs,
                            bool *is_there, size_t n, bool holds)
 {
     together shared = {0};
-    if (client_may_direct(c, home))
-        PL_CHECK(put_blobs_directly(c, home, blobs, is_there, n));
+    PL_CHECK(put_blobs_directly(c, home, blobs, is_there, n));
     for (size_t i = 0; i < n; i++) /* those take room at the home */
         holds = holds || is_there[i];
     upload *all = pl_alloc((n + 1) * sizeof *all);

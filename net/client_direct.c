@@ -12,8 +12,12 @@ enum {
     THREADS = 8,
     TRIES = 3,
     SILENT_S = 30,
-    ROUND_BYTES = 64 << 20,
-    PAUSE_MS = 60 * 1000, /* after a failure, and ten times what it took */
+    ROUND_S = 8, /* how long a round may take by the measured rate */
+    ROUND_MIN = 4,
+    ROUND_MAX = 64, /* chunks of a round: at first, and at most */
+    URLS_MAX = 256 << 10,
+    ANSWER_MAX = 64 << 10, /* size of an answer that is not a chunk */
+    PAUSE_MS = 60 * 1000,  /* after a failure, and ten times what it took */
     HTTP_EXISTS = 412
 };
 
@@ -31,7 +35,7 @@ typedef struct moving {
     bool up, stops;
     uint64_t n_moved; /* bytes so far, those of repeated requests included */
     chunk_move *all;
-    size_t n;
+    size_t n, most; /* most: chunks of this round */
     pl_queue *over; /* gets an item at the end */
     pl_status status;
     char reason[256];
@@ -59,7 +63,7 @@ static pl_status move_chunk(void *context, size_t i, int thread)
                             .headers = {m->up ? "If-None-Match: *" : NULL},
                             .data = one->at,
                             .len = m->up ? one->len : 0,
-                            .answer_max = m->up ? 1 << 16 : one->len,
+                            .answer_max = one->len > ANSWER_MAX ? one->len : ANSWER_MAX,
                             .silent_s = SILENT_S,
                             .stops = &m->stops,
                             .moved = &m->n_moved,
@@ -89,6 +93,11 @@ static void run_moves(void *context)
     pl_queue_push(m->over, m);
 }
 
+static void pause_line(client_line *line, double seconds)
+{
+    line->direct_after_ms = pl_now_ms() + PAUSE_MS + (int64_t)(1e4 * seconds);
+}
+
 static void note_moves(moving *m, double seconds)
 {
     client_line *line = &m->client->lines[m->home];
@@ -101,7 +110,7 @@ static void note_moves(moving *m, double seconds)
     double *rate = &line->direct_rate[m->up], now = (double)bytes / (seconds + 1e-6);
     *rate += (now - *rate) / (*rate > 0 ? 4 : 1);
     if (m->status != PL_OK && !m->stops) {
-        line->direct_after_ms = pl_now_ms() + PAUSE_MS + (int64_t)(1e4 * seconds);
+        pause_line(line, seconds);
         pl_log(PL_LOG_WARN, "worker.direct", "error=\"%s\"", m->reason);
     } else if (m->status == PL_OK && !m->client->has_moved) {
         m->client->has_moved = true; /* each of a worker's two clients says so once */
@@ -111,7 +120,7 @@ static void note_moves(moving *m, double seconds)
     }
 }
 
-/* Makes the requests of a round. Only an error of `idle` is returned. */
+/* Makes the requests of a round. Their failures are in m->status. */
 static pl_status make_moves(moving *m)
 {
     pl_link *link = &m->client->lines[m->home].link;
@@ -122,8 +131,12 @@ static pl_status make_moves(moving *m)
     pl_status idle = PL_OK;
     m->n_moved = 0;
     PL_CHECK(pl_queue_create(&m->over));
-    m->status = pl_thread_start("direct", run_moves, m, &thread);
-    for (bool is_over = m->status != PL_OK; !is_over;) {
+    const pl_status begun = pl_thread_start("direct", run_moves, m, &thread);
+    if (begun != PL_OK) {
+        m->status = begun;
+        pl_copy_text(m->reason, sizeof m->reason, pl_last_error());
+    }
+    for (bool is_over = begun != PL_OK; !is_over;) {
         is_over = pl_queue_pop(m->over, SLICE_MS) != NULL;
         const uint64_t now = __atomic_load_n(&m->n_moved, __ATOMIC_RELAXED);
         *total += now - counted;
@@ -145,29 +158,34 @@ static bool is_allowed(const pl_client *c, const char *url)
            (c->direct == PL_DIRECT_OWN && pl_url_is_local(url));
 }
 
-/* Adds the chunks of a blob from byte b->at on, for which the answer has URLs. Returns
+/* Adds chunks of a blob from byte b->at on, for which the answer has URLs. Returns
  * false, and adds none, if there is none, or if one may not be used. */
-static bool add_moves(moving *m, client_direct *b, pl_buf *urls)
+static bool add_moves(moving *m, client_direct *b, const pl_buf *answer)
 {
-    char *list[PL_SIGNED_CHUNKS], *rest, *url;
-    size_t n = 0,
-           most = (size_t)((b->bytes - b->at + PL_CHUNK_BYTES - 1) / PL_CHUNK_BYTES);
-    pl_buf_append(urls, "", 1);
-    rest = (char *)urls->data;
-    while ((url = strsep(&rest, "\n")) && *url) {
-        if (n == PL_SIGNED_CHUNKS || n == most || !is_allowed(m->client, url))
-            return false;
-        list[n++] = url;
+    char *list[PL_SIGNED_CHUNKS], *url;
+    size_t n = 0;
+    const uint64_t left = b->bytes - b->at;
+    const size_t most = (size_t)((left + PL_CHUNK_BYTES - 1) / PL_CHUNK_BYTES);
+    pl_buf urls = {0}; /* the message may lie in memory that must not be written */
+    bool good = answer->len <= URLS_MAX;
+    if (good)
+        pl_buf_append(&urls, answer->data, answer->len);
+    pl_buf_append(&urls, "", 1);
+    char *rest = (char *)urls.data;
+    while (good && (url = strsep(&rest, "\n")) && *url) {
+        good = n < PL_SIGNED_CHUNKS && n < most && is_allowed(m->client, url);
+        if (good)
+            list[n++] = url;
     }
-    if (n == 0 || (!m->client->web && pl_web_open(&m->client->web) != PL_OK))
-        return false;
-    const uint64_t left = b->bytes - b->at, whole = n * (uint64_t)PL_CHUNK_BYTES;
+    good = good && n > 0 && (m->client->web || pl_web_open(&m->client->web) == PL_OK);
+    n = !good ? 0 : n < m->most - m->n ? n : m->most - m->n;
+    const uint64_t whole = n * (uint64_t)PL_CHUNK_BYTES;
     const size_t bytes = (size_t)(left < whole ? left : whole);
-    if (b->out)
+    if (b->out && bytes > 0)
         pl_buf_reserve(b->out, bytes);
     uint8_t *to = b->out ? b->out->data + b->out->len
                          : (uint8_t *)(uintptr_t)b->data + (size_t)b->at;
-    m->all = pl_grow(m->all, (m->n + n) * sizeof *m->all);
+    m->all = pl_grow(m->all, (m->n + n + 1) * sizeof *m->all);
     for (size_t i = 0, at = 0; i < n; i++, at += PL_CHUNK_BYTES)
         m->all[m->n++] = (chunk_move){
             .blob = b,
@@ -177,7 +195,8 @@ static bool add_moves(moving *m, client_direct *b, pl_buf *urls)
     if (b->out)
         b->out->len += bytes;
     b->at += bytes;
-    return true;
+    pl_buf_destroy(&urls);
+    return good;
 }
 
 static void ask_about(const moving *m, client_asked *q, const client_direct *b)
@@ -212,8 +231,10 @@ static void take_answer(moving *m, client_direct *b, pl_message *a)
     const uint64_t direct = m->up ? state.direct : blob.direct;
     if (m->up) {
         b->moved = state.offset == b->bytes;
+        if (!b->moved && state.offset < b->at)
+            pause_line(line, 0); /* the home could not read what was written */
         if (!b->moved && state.offset != b->at)
-            return; /* the home has less: it could not read what was written */
+            return;
     } else if (b->at == 0) {
         b->bytes = blob.total;
         b->moved = direct != 1 && a->data.len == blob.total;
@@ -224,26 +245,38 @@ static void take_answer(moving *m, client_direct *b, pl_message *a)
     }
     if (direct > 0 || !b->moved)
         line->engine = direct > 0 ? ENGINE_THERE : ENGINE_NONE;
-    b->refused = b->moved || direct != 1 || !add_moves(m, b, &a->data);
-    if (direct == 1 && !b->moved && b->refused)
+    if (b->moved || direct != 1 || !client_may_direct(m->client, m->home))
+        return;
+    b->refused = !add_moves(m, b, &a->data);
+    if (b->refused)
         line->engine = ENGINE_NONE; /* its URLs are of no use here */
 }
 
-/* Asks about blobs that are not moved, until a round has enough bytes. */
-static pl_status ask_round(moving *m, client_direct *all, int n)
+/* Asks about blobs that are not moved: first about one, to learn whether the home has
+ * an engine; then, since a home keeps room for the whole of an upload, only until a
+ * round has enough bytes. Sets *n_asked. */
+static pl_status ask_round(moving *m, client_direct *all, int n, int *n_asked)
 {
+    const client_line *line = &m->client->lines[m->home];
     client_asked *asked = pl_alloc((size_t)n * sizeof *asked);
+    const double chunks = line->direct_rate[m->up] * ROUND_S / PL_CHUNK_BYTES;
+    m->most = line->direct_rate[m->up] <= 0 ? ROUND_MIN
+              : chunks < 1                  ? 1
+              : chunks < ROUND_MAX          ? (size_t)chunks
+                                            : ROUND_MAX;
     uint64_t sum = 0;
-    for (int i = 0; i < n && sum < ROUND_BYTES; i++) {
+    *n_asked = 0;
+    for (int i = 0; i < n && sum < m->most * (uint64_t)PL_CHUNK_BYTES; i++) {
         client_direct *b = &all[i];
         if (!m->up && !b->refused && b->at > 0 && b->at == b->bytes)
             b->moved = true;
         if (b->moved || b->refused)
             continue;
         ask_about(m, &asked[i], b);
-        const uint64_t part = PL_SIGNED_CHUNKS * (uint64_t)PL_CHUNK_BYTES;
-        const uint64_t left = b->bytes > 0 ? b->bytes - b->at : part;
-        sum += left < part ? left : part;
+        sum += b->bytes > 0 ? b->bytes - b->at : PL_CHUNK_BYTES;
+        ++*n_asked;
+        if (line->engine == ENGINE_UNKNOWN)
+            break;
     }
     const pl_status status = client_ask_all(m->client, asked, n);
     for (int i = 0; status == PL_OK && i < n; i++)
@@ -257,17 +290,17 @@ pl_status client_move_direct(pl_client *c, int home, bool up, client_direct *all
 {
     pl_status status = PL_OK;
     moving m = {.client = c, .home = home, .up = up};
-    for (bool more = n > 0; more;) {
-        PL_TRY(ask_round(&m, all, n));
-        more = m.n > 0;
-        if (more) {
+    int n_asked = n;
+    /* after a failure one more round tells the home what was written before */
+    for (bool last = false; n_asked > 0 && !last;) {
+        last = !client_may_direct(c, home);
+        PL_TRY(ask_round(&m, all, n, &n_asked));
+        if (m.n > 0)
             PL_TRY(make_moves(&m));
-            if (up)
-                PL_TRY(pl_failpoint("worker.direct.after"));
-        }
+        if (m.n > 0 && up)
+            PL_TRY(pl_failpoint("worker.direct.after"));
         while (m.n > 0)
             pl_free(m.all[--m.n].url);
-        more = more && client_may_direct(c, home);
     }
 done:
     while (m.n > 0)

@@ -99,7 +99,9 @@ pl_status client_put_known_blob(pl_client *c, int home, const client_blob *blob)
  * possible; the others go through the home. A downloaded blob is not checked yet. */
 typedef struct client_direct {
     pl_hash hash;
-    uint64_t bytes, at;  /* bytes: of a download, not known yet; at: moved so far */
+    /* bytes: of a download, what is expected (0: not known), until the home has told;
+     * at: moved so far */
+    uint64_t bytes, at;
     const uint8_t *data; /* of an upload; else NULL */
     pl_buf *out;         /* to which a download is appended */
     bool moved, refused;

@@ -226,6 +226,12 @@ pl_status staging_open(staging *s, const staging_piece *p, uint64_t *there)
     return PL_OK;
 }
 
+void staging_note(staging *s, staging_blob *b, uint64_t there)
+{
+    b->there = there;
+    touch_uploads(s, b);
+}
+
 pl_status staging_put(staging *s, const staging_piece *p, uint64_t *there)
 {
     staging_blob *b = find_of(s, s->owner, &p->hash);

@@ -101,6 +101,8 @@ bool staging_holder_is_full(const staging *s, uint64_t bytes);
 bool staging_has(const staging *s, const pl_hash *hash);
 /* Finds an upload of the present owner, complete or not; NULL if there is none. */
 staging_blob *staging_begun(const staging *s, const pl_hash *hash);
+/* Notes that the first `there` bytes of the upload have arrived. */
+void staging_note(staging *s, staging_blob *b, uint64_t there);
 /* Finds a blob if all its bytes have arrived; otherwise returns NULL. */
 staging_blob *staging_find(const staging *s, const pl_hash *hash);
 /* Like staging_find, but the caller then owns the blob. */

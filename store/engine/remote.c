@@ -96,7 +96,22 @@ pl_status remote_open(const char *folder, bool to_write, remote_end **out)
     return status;
 }
 
-static void drop_since(remote_end *r, remote_doomed *d, int64_t since_ms, size_t most);
+/* at the end; `store gc` finds the others */
+enum { UPLOADS_AT_END = 4096 };
+
+/* Drops up to `most` objects that were doomed before `since_ms`. */
+static void drop_since(remote_end *r, remote_doomed *d, int64_t since_ms, size_t most)
+{
+    size_t n = 0;
+    while (n < d->n && n < most && d->since_ms[n] <= since_ms)
+        n++;
+    if (n == 0)
+        return;
+    (void)engine_drop_all(r->service, d->names, n);
+    d->n -= n;
+    memmove(d->names, d->names + n, d->n * sizeof *d->names);
+    memmove(d->since_ms, d->since_ms + n, d->n * sizeof *d->since_ms);
+}
 
 void remote_close(remote_end **handle, bool abandon)
 {
@@ -106,7 +121,7 @@ void remote_close(remote_end **handle, bool abandon)
         return;
     if (!abandon) {
         drop_since(r, &r->doomed, INT64_MAX, SIZE_MAX);
-        drop_since(r, &r->uploads, INT64_MAX, SIZE_MAX);
+        drop_since(r, &r->uploads, INT64_MAX, UPLOADS_AT_END);
     }
     engine_close(&r->service);
     pl_buf_destroy(&r->bytes);
@@ -225,26 +240,13 @@ void remote_doom(remote_doomed *d, const remote_work *work)
     }
 }
 
-/* Drops up to `most` objects that were doomed before `since_ms`. */
-static void drop_since(remote_end *r, remote_doomed *d, int64_t since_ms, size_t most)
-{
-    size_t n = 0;
-    while (n < d->n && n < most && d->since_ms[n] <= since_ms)
-        n++;
-    if (n == 0)
-        return;
-    (void)engine_drop_all(r->service, d->names, n);
-    d->n -= n;
-    memmove(d->names, d->names + n, d->n * sizeof *d->names);
-    memmove(d->since_ms, d->since_ms + n, d->n * sizeof *d->since_ms);
-}
-
 void remote_drop_doomed(remote_end *r)
 {
-    enum { UPLOADS_AT_ONCE = 256 }; /* so that no commit takes long */
     const int64_t now = pl_now_ms();
+    /* few per commit, so that none takes long, and enough for the list not to grow */
+    const size_t most = 256 + r->uploads.n / 8;
     drop_since(r, &r->doomed, now - REMOTE_LINGER_MS, SIZE_MAX);
-    drop_since(r, &r->uploads, now - ENGINE_SIGNED_S * 1000, UPLOADS_AT_ONCE);
+    drop_since(r, &r->uploads, now - ENGINE_SIGNED_S * 1000, most);
 }
 
 static pl_status get_object(const row_source *from, const pl_hash *id,

@@ -5,11 +5,11 @@
  * commits with a higher number than the commit in the head, which belong to that home
  * or to a home that was killed.
  *
- * Chunks and bases are dropped only if their epoch is lower than this store's epoch,
- * commits only if their number is not above that of the commit in the head. This store
- * has every commit that was acknowledged under lower epochs, so such an object can be
- * dropped at once. A reader counts the objects that a writer would drop if it opened
- * the store now. */
+ * Chunks, bases and uploads are dropped only if their epoch is lower than this store's
+ * epoch, commits only if their number is not above that of the commit in the head. This
+ * store has every commit that was acknowledged under lower epochs, so such an object
+ * can be dropped at once. A reader counts the objects that a writer would drop if it
+ * opened the store now. */
 #include "store/store_internal.h"
 #include <inttypes.h>
 #include <string.h>

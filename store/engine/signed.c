@@ -3,10 +3,10 @@
  *
  *   upload/EPOCH.ID.NUMBER
  *
- * The home reads them in order while the worker writes further ones. They are dropped
- * when the last URL has expired: until then an object that exists makes its URL useless
- * for a second writing. What a killed home leaves is garbage under its successor's
- * epoch (remote_sweep.c). */
+ * The home reads them in order while the worker writes further ones. A commit drops
+ * them when no URL is valid any more: until then an object that exists makes its URL
+ * useless for a second writing. A home that ends drops them, too; what is left, and
+ * what is written afterwards, is garbage under the next epoch (remote_sweep.c). */
 #include "store/store_internal.h"
 #include "store/stores.h"
 #include <inttypes.h>

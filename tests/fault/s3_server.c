@@ -2,14 +2,13 @@
  * (tests/ceph.sh uses radosgw.) It keeps objects in memory. A request must have a
  * signature in its header, which the server does not check, or a valid one in its URL.
  *
- *   s3_server PORTFILE [lose=N] [busy=N] [deaf] [full] [small]
+ *   s3_server PORTFILE [lose=N] [busy=N] [deaf] [full] [small] [shut]
  *
  *   lose=N   every Nth request is executed, but its answer is not sent
  *   busy=N   every Nth request is not executed, but is answered 503
  *   deaf     the server ignores conditions of writes, such as If-None-Match
  *   full     the server answers writes like a bucket that has reached its quota
  *   small    lists have pages of 7 keys
- *
  *   shut     the server refuses signed URLs
  *
  * Writes its port into PORTFILE, and after each request with a signed URL the numbers
