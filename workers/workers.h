@@ -70,7 +70,7 @@ typedef struct pl_worker_options {
     /* addresses of relays that the worker uses instead of the homes that the hub
      * names */
     const char *const *homes;
-    int n_homes; /* number of relays: 0, or the same as the number of homes */
+    int n_homes;      /* number of relays: 0, or the same as the number of homes */
     pl_direct direct; /* of the worker's clients (net/client.h) */
     /* address at which the worker offers updates to other workers; "": no offers */
     const char *offers;
