@@ -92,9 +92,11 @@ pl_status home_grant_room(home *h)
             refused = t;
         } else if (!is_full && !is_known) {
             status = staging_open(s, &p, &there);
-            /* the home's lack of memory passes; a worker would end for its own */
-            status = status == PL_ERR_NOMEM ? PL_ERR_BUSY : status;
             is_full = status == PL_ERR_BUSY;
+            /* the home's lack of memory passes; a worker would end for its own */
+            if (status == PL_ERR_NOMEM && pl_log_may(false))
+                pl_log(PL_LOG_WARN, "home.upload", "error=\"%s\"", pl_last_error());
+            status = status == PL_ERR_NOMEM ? PL_ERR_BUSY : status;
         }
         if (status == PL_ERR_BUSY) {
             r->tickets[n++] = t;

@@ -543,9 +543,13 @@ pl_status client_put_blobs(pl_client *c, int home, const client_blob *blobs,
                            bool *is_there, size_t n, bool holds)
 {
     together shared = {0};
+    size_t n_before = 0, n_after = 0;
+    for (size_t i = 0; i < n; i++)
+        n_before += is_there[i];
     PL_CHECK(put_blobs_directly(c, home, blobs, is_there, n));
-    for (size_t i = 0; i < n; i++) /* those take room at the home */
-        holds = holds || is_there[i];
+    for (size_t i = 0; i < n; i++)
+        n_after += is_there[i];
+    holds = holds || n_after > n_before; /* they take room at the home */
     upload *all = pl_alloc((n + 1) * sizeof *all);
     pl_message a = {0};
     for (size_t i = 0; i < n; i++) {

@@ -11,10 +11,10 @@
 enum {
     THREADS = 8,
     TRIES = 3,
-    SILENT_S = 30,
-    ROUND_S = 8, /* how long a round may take by the measured rate */
-    ROUND_MIN = 4,
-    ROUND_MAX = 64, /* chunks of a round: at first, and at most */
+    SILENT_S = 25,
+    REQUEST_S = 120,
+    ROUND_S = 8,    /* how long a round may take by the measured rate */
+    ROUND_MAX = 64, /* chunks of a round, at most; the first round has one */
     URLS_MAX = 256 << 10,
     ANSWER_MAX = 64 << 10, /* size of an answer that is not a chunk */
     PAUSE_MS = 60 * 1000,  /* after a failure, and ten times what it took */
@@ -65,6 +65,7 @@ static pl_status move_chunk(void *context, size_t i, int thread)
                             .len = m->up ? one->len : 0,
                             .answer_max = one->len > ANSWER_MAX ? one->len : ANSWER_MAX,
                             .silent_s = SILENT_S,
+                            .most_s = REQUEST_S,
                             .stops = &m->stops,
                             .moved = &m->n_moved,
                             .answer = &answer};
@@ -260,10 +261,7 @@ static pl_status ask_round(moving *m, client_direct *all, int n, int *n_asked)
     const client_line *line = &m->client->lines[m->home];
     client_asked *asked = pl_alloc((size_t)n * sizeof *asked);
     const double chunks = line->direct_rate[m->up] * ROUND_S / PL_CHUNK_BYTES;
-    m->most = line->direct_rate[m->up] <= 0 ? ROUND_MIN
-              : chunks < 1                  ? 1
-              : chunks < ROUND_MAX          ? (size_t)chunks
-                                            : ROUND_MAX;
+    m->most = chunks < 1 ? 1 : chunks < ROUND_MAX ? (size_t)chunks : ROUND_MAX;
     uint64_t sum = 0;
     *n_asked = 0;
     for (int i = 0; i < n && sum < m->most * (uint64_t)PL_CHUNK_BYTES; i++) {
@@ -291,9 +289,15 @@ pl_status client_move_direct(pl_client *c, int home, bool up, client_direct *all
     pl_status status = PL_OK;
     moving m = {.client = c, .home = home, .up = up};
     int n_asked = n;
-    /* after a failure one more round tells the home what was written before */
     for (bool last = false; n_asked > 0 && !last;) {
+        /* after a failure one more round tells the home what was written before */
         last = !client_may_direct(c, home);
+        bool has_written = false;
+        for (int i = 0; i < n; i++)
+            has_written = has_written ||
+                          (up && all[i].at > 0 && !all[i].moved && !all[i].refused);
+        if (last && !has_written)
+            break;
         PL_TRY(ask_round(&m, all, n, &n_asked));
         if (m.n > 0)
             PL_TRY(make_moves(&m));

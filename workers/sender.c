@@ -13,6 +13,7 @@ struct sender {
     pl_client *homes;
     peer *offers;
     worker_task *task; /* the task that is being sent */
+    double began;      /* when its sending began */
     /* token of the last task if its sending failed, or if the homes have another
      * worker's results; otherwise 0 */
     uint64_t failed;
@@ -252,18 +253,25 @@ static double worth_s(const worker_task *task)
 }
 
 /* Whether a call to the homes that failed must be repeated. The results are kept for as
- * long as this worker has the lease: an outage of a home or of a relay passes. But a
- * worker that was told to stop waits no longer than its patience. After a restart of
- * the hub a home may refuse the seal of the hub before (ERR_STALE). The new hub seals
- * the lease anew, but only when it knows all homes. */
+ * long as this worker has the lease: an outage of a home or of a relay passes. But if
+ * it takes longer than ten such phases and the patience, it is perhaps this machine
+ * that does not reach the homes, and the task goes to another worker; and a worker that
+ * was told to stop waits no longer than its patience. After a restart of the hub a home
+ * may refuse the seal of the hub before (ERR_STALE). The new hub seals the lease anew,
+ * but only when it knows all homes. */
 static bool must_repeat(const sender *s, pl_status status, const pl_sealed_lease *used)
 {
+    enum { SEAL_S = 120, PHASES = 10 };
     const worker_task *task = s->task;
-    const bool passes =
-        worker_is_passing(status) && !worker_is_told_to_stop(s->options);
-    const double until = pl_now() + worth_s(task);
+    const double most_s =
+        fmax(1e-3 * s->options->patience_ms, PHASES * (s->began - task->granted));
+    const bool passes = worker_is_passing(status) &&
+                        !worker_is_told_to_stop(s->options) &&
+                        pl_now() - s->began < most_s;
+    const double until = pl_now() + fmin(SEAL_S, worth_s(task));
     while (status == PL_ERR_STALE && used == worker_task_lease(task) &&
-           !worker_task_lost(task) && pl_now() < until)
+           !worker_task_lost(task) && !worker_is_told_to_stop(s->options) &&
+           pl_now() < until)
         pl_sleep_ms(LOOK_MS);
     if (passes)
         pl_sleep_ms(LOOK_MS);
@@ -476,6 +484,7 @@ static void send_one_task(void *self, void *job)
 {
     sender *s = self;
     worker_task *task = s->task = job;
+    s->began = pl_now();
     task->status =
         s->failed != 0 && task->token == s->failed
             ? pl_fail(PL_ERR_STALE,

@@ -519,9 +519,12 @@ static bool waits_too_long(const worker *w)
     for (int i = 0; i < w->n_sending; i++)
         sends_earlier = sends_earlier || follows(w->training, w->sending[i]);
     if (step < w->training->job.mix_step || w->training->waits_since == 0 ||
-        sends_earlier)
+        sends_earlier) {
         w->training->waits_since = now;
-    return now - w->training->waits_since > patience_for_merged(w);
+        w->training->homes_away_s = 0;
+    }
+    return now - w->training->waits_since - w->training->homes_away_s >
+           patience_for_merged(w);
 }
 
 /* For streaming: fetches the versions that the trainer will wait for, as soon as they
@@ -544,7 +547,8 @@ static pl_status bring_merged(worker *w)
         return PL_OK;
     /* A home that does not answer makes no versions. Its outage passes, and so does a
      * restart of the hub, after which a home may not know the lease's seal. */
-    task->waits_since += task->waits_since > 0 ? pl_now() - began : 0;
+    if (status == PL_ERR_TIMEOUT || status == PL_ERR_NET)
+        task->homes_away_s += pl_now() - began;
     if (status == PL_OK)
         status = pl_fail(PL_ERR_BUSY,
                          "the versions that %s waits for were not made within %.1f s",

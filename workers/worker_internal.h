@@ -136,6 +136,7 @@ typedef struct worker_task {
     bool *mixed;
     /* time since which the trainer waits for merged versions; 0: it does not wait */
     double waits_since;
+    double homes_away_s; /* part of that time in which a home did not answer */
     bool merged; /* for streaming: whether the merged versions have been fetched */
     pl_work work_before; /* what the path did in all phases before this task */
     train_job job;

@@ -4,7 +4,7 @@
 #
 # usage: home_away.sh PATHLOOM CHAOS_LEDGER WORKFOLDER
 #
-# The home stops itself at a commit in the middle of the mixture. Workers that fetch a task
+# The home stops itself at a merge in the middle of the mixture. Workers that fetch a task
 # give it back, but nobody may drop a phase that it trains. The versions must be those of an
 # undisturbed run.
 set -u
@@ -19,7 +19,8 @@ run() { # folder, options
 (run calm) >"$work/calm.out" 2>&1 || fail "the undisturbed run"
 facts calm || fail "the undisturbed run has too few modules"
 take_data calm away
-PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:50,home.commit.before@home:stop:150 \
+half=$(versions --run "$work/calm" | awk '{ n += $2 } END { print int(n / 2) }')
+PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:50,home.merge.before@home:stop:$half \
     run away --set workers.patience_s=5 >"$work/away.out" 2>&1 &
 job=$!
 home_is_stopped() {

@@ -49,6 +49,10 @@ typedef struct fake {
     uint64_t bytes_put;
     int n_submitted;
     pl_hash staged; /* FULL: the upload that has the room; zeros: none */
+    /* FULL: for so long an upload of a different client has the room after the first
+     * submission; when that ends; and how often room was asked for */
+    int64_t foreign_ms, foreign_until_ms;
+    int n_room;
     /* the client's rule for direct transfers, what it gets as URLs, and the size that
      * is announced with them */
     pl_direct direct;
@@ -67,6 +71,11 @@ static void answer_put(fake *f, const pl_peer *peer, pl_message *q)
     pl_msg_put_blob is;
     if (q->type == PL_MSG_PUT_BLOB) {
         assert_ok(PL_HEAR(q, put_blob, &is));
+        f->n_room += q->data.len == 0;
+        if (f->foreign_until_ms > 0 && pl_now_ms() > f->foreign_until_ms) {
+            f->staged = (pl_hash){{0}};
+            f->foreign_until_ms = 0;
+        }
         const bool is_full =
             !pl_hash_none(&f->staged) && !pl_hash_equal(&f->staged, &is.blob);
         if (f->habit == FULL && is_full) {
@@ -78,6 +87,11 @@ static void answer_put(fake *f, const pl_peer *peer, pl_message *q)
         }
     } else {
         f->staged = (pl_hash){{0}};
+        if (f->foreign_ms > 0) {
+            f->staged = names[1];
+            f->foreign_until_ms = pl_now_ms() + f->foreign_ms;
+            f->foreign_ms = 0;
+        }
         f->n_submitted++;
         PL_SAY(&a, SUBMITTED, submitted, .result = PL_SUBMIT_ACCEPTED);
     }
@@ -410,6 +424,14 @@ PL_TEST(a_full_home_gets_every_update_and_none_twice)
 {
     fake f = {.habit = FULL};
     submit_small(&f);
+}
+
+PL_TEST(a_full_home_is_asked_for_room_every_two_seconds)
+{
+    fake f = {.habit = FULL, .foreign_ms = 3000};
+    submit_small(&f);
+    /* two per upload, as no room is free before the first is submitted, and two more */
+    assert_true(f.n_room <= 4 * SMALL);
 }
 
 PL_TEST(a_blob_hashed_as_it_comes_has_its_name)
