@@ -4,7 +4,7 @@
 #
 # usage: home_away.sh PATHLOOM CHAOS_LEDGER WORKFOLDER
 #
-# The home stops itself at a merge in the middle of the mixture. Workers that fetch a task
+# The home is stopped in the middle of the mixture. Workers that fetch a task
 # give it back, but nobody may drop a phase that it trains. The versions must be those of an
 # undisturbed run.
 set -u
@@ -19,22 +19,19 @@ run() { # folder, options
 (run calm) >"$work/calm.out" 2>&1 || fail "the undisturbed run"
 facts calm || fail "the undisturbed run has too few modules"
 take_data calm away
-half=$(versions --run "$work/calm" | awk '{ n += $2 } END { print int(n / 2) }')
-PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:50,home.merge.before@home:stop:$half \
+# The steps sleep, so that the mixture cannot end before this script stops its home.
+PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:300 \
     run away --set workers.patience_s=5 >"$work/away.out" 2>&1 &
 job=$!
-home_is_stopped() {
-    stopped=$(members "$job" home | xargs -r ps -o pid=,stat= -p | awk '$2 ~ /^T/ { print $1 }')
-    [ -n "$stopped" ]
-}
-tries=1200
-until home_is_stopped; do
+tries=2400
+until grep -qs 'task.done task=mix/.* phase=0 ' "$work/away/log/hub.log"; do
     tries=$((tries - 1))
-    [ "$tries" -gt 0 ] || fail "the home does not stop"
+    [ "$tries" -gt 0 ] || fail "no path finishes its first phase"
     kill -0 "$job" 2>/dev/null || fail "the job ended before the home was stopped"
-    sleep 0.1
+    sleep 0.05
 done
-grep -q 'lease.granted task=mix' "$work/away/log/hub.log" || fail "the home stopped too early"
+stopped=$(members "$job" home)
+kill -STOP "$stopped" || fail "no home"
 sleep 15 # three times the patience
 kill -CONT "$stopped"
 stopped=''
