@@ -270,7 +270,7 @@ say "rebuilt: $(sed 's/.* is the store/the store/; s/?[^ ]*//' "$work/verb.out")
 refused 75 'was opened by another home' "$pathloom" store pack --store "$work/twin"
 refused 73 'has a different store' "$pathloom" store init --store "$work/other" \
     --engine "$(at ceph)"
-refused 73 'lie in rados' "$pathloom" home --store "$work/ceph/store" --set store.engine=rocksdb
+refused 73 'are in rados' "$pathloom" home --store "$work/ceph/store" --set store.engine=rocksdb
 say "a second home is fenced, a second store refused"
 
 # ---- pools that are missing or full ----
