@@ -12,23 +12,7 @@ pathloom=$1
 tests=$2
 . tests/support/job.sh
 own_folder "$3"
-AWS_ACCESS_KEY_ID=tester AWS_SECRET_ACCESS_KEY=secret-that-nobody-sees
-export AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY
-
-serve() { # name, options
-    name=$1
-    shift
-    mkfifo "$work/$name.pipe"
-    "$tests/s3_server" "$work/$name.port" "$@" <"$work/$name.pipe" &
-    exec 9>"$work/$name.pipe"
-    i=0
-    until [ -s "$work/$name.port" ]; do
-        i=$((i + 1))
-        [ $i -lt 1200 ] || fail "the server does not begin"
-        sleep 0.05
-    done
-    url="s3://bucket/$name?endpoint=http://127.0.0.1:$(cat "$work/$name.port")"
-}
+. tests/support/s3.sh
 
 # Modules and states that are larger than the smallest blob that is moved directly.
 train() { # folder, options

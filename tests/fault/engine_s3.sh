@@ -11,24 +11,7 @@ pathloom=$1
 tests=$2
 . tests/support/job.sh
 own_folder "$3"
-AWS_ACCESS_KEY_ID=tester AWS_SECRET_ACCESS_KEY=secret-that-nobody-sees
-export AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY
-
-# Starts a server, which runs until no process has its pipe open.
-serve() { # name, options
-    name=$1
-    shift
-    mkfifo "$work/$name.pipe"
-    "$tests/s3_server" "$work/$name.port" "$@" <"$work/$name.pipe" &
-    exec 9>"$work/$name.pipe"
-    i=0
-    until [ -s "$work/$name.port" ]; do
-        i=$((i + 1))
-        [ $i -lt 1200 ] || fail "the server does not begin"
-        sleep 0.05
-    done
-    url="s3://bucket/$name?endpoint=http://127.0.0.1:$(cat "$work/$name.port")"
-}
+. tests/support/s3.sh
 
 store_on() { # name
     "$pathloom" store init --store "$work/$1" --engine "$url" >"$work/$1.out" 2>&1
