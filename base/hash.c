@@ -20,16 +20,20 @@ _Static_assert(PL_HASH_BYTES == crypto_generichash_blake2b_BYTES, "BLAKE2b-256")
 _Static_assert(sizeof(pl_hasher) >= sizeof(crypto_generichash_blake2b_state) + 63,
                "a hasher must hold an aligned state wherever it lies");
 
-/* Fills in the personalisation, and makes libsodium select its vector code. Several
- * threads may call the function. */
+/* Makes libsodium select its vector code. Several threads may call the function. */
+static void init_hash_library(void)
+{
+    if (sodium_init() < 0)
+        abort();
+}
+
 static void begin_hash(const char *use, unsigned char personal[16])
 {
     size_t len = strlen(use);
     assert(len <= crypto_generichash_blake2b_PERSONALBYTES);
     memset(personal, 0, crypto_generichash_blake2b_PERSONALBYTES);
     memcpy(personal, use, len);
-    if (sodium_init() < 0)
-        abort();
+    init_hash_library();
 }
 
 static void hash_under(const char *use, const uint8_t *key, size_t key_len,
@@ -56,8 +60,7 @@ void pl_hmac_sha256(const void *key, size_t key_len, const char *text,
                     uint8_t out[PL_HASH_BYTES])
 {
     crypto_auth_hmacsha256_state state;
-    if (sodium_init() < 0)
-        abort();
+    init_hash_library();
     crypto_auth_hmacsha256_init(&state, key, key_len);
     crypto_auth_hmacsha256_update(&state, (const unsigned char *)text, strlen(text));
     crypto_auth_hmacsha256_final(&state, out);
@@ -66,8 +69,7 @@ void pl_hmac_sha256(const void *key, size_t key_len, const char *text,
 void pl_sha256_hex(const char *text, char out[PL_HASH_TEXT])
 {
     pl_hash digest;
-    if (sodium_init() < 0)
-        abort();
+    init_hash_library();
     crypto_hash_sha256(digest.bytes, (const unsigned char *)text, strlen(text));
     pl_hash_format(&digest, out);
 }

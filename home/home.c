@@ -143,7 +143,7 @@ static pl_status on_get_blob(home *h, pl_message *m, pl_message *a)
     PL_CHECK(PL_HEAR(m, get_blob, &q));
     PL_CHECK(pl_store_blob_bytes(h->store, &q.blob, &total));
     const bool signs = q.direct && pl_store_signs(h->store);
-    if (signs && total >= HOME_DIRECT_MIN &&
+    if (signs && total >= PL_DIRECT_MIN &&
         pl_store_sign_blob(h->store, &q.blob, q.offset, &a->data) == PL_OK) {
         PL_SAY(a, BLOB, blob, .total = total, .direct = 1);
         return PL_OK;

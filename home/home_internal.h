@@ -171,9 +171,6 @@ typedef struct home {
     bool tidies; /* whether this process compresses old versions while idle */
 } home;
 
-/* smaller blobs are not worth a request to the service that keeps chunks */
-enum { HOME_DIRECT_MIN = 256 << 10 };
-
 /* home.c */
 /* A search for an accepted update. The caller sets round, path, replica and module; the
  * other fields are the result. `found` is the update's blob. */

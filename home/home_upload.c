@@ -164,7 +164,7 @@ static uint64_t use_engine(home *h, const pl_peer *peer, const staging_piece *p,
     staging_blob *b = staging_begun(&h->uploads, &p->hash);
     if (!p->direct || !pl_store_signs(h->store))
         return 0;
-    if (!b || b->bytes < HOME_DIRECT_MIN || b->engine_failed || p->offset < b->there ||
+    if (!b || b->bytes < PL_DIRECT_MIN || b->engine_failed || p->offset < b->there ||
         b->there % PL_CHUNK_BYTES != 0)
         return 2;
     if (p->offset > b->there && b->engine_id == 0)

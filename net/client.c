@@ -166,7 +166,7 @@ static pl_status query_owner(pl_client *c, const char *name, pl_message *questio
 }
 
 /* ---- objects, refs, modules and paths ---- */
-static pl_bytes present_lease(const pl_client *c)
+pl_bytes client_present_lease(const pl_client *c)
 {
     return (pl_bytes){c->lease.len > 0 ? c->lease.bytes : NULL, c->lease.len};
 }
@@ -253,7 +253,7 @@ pl_status pl_client_get_versions(pl_client *c, pl_wanted_version *wants, int n)
     for (int i = 0; i < n; i++)
         PL_SAY(client_ask(c, &all[i], 0, wants[i].module), GET_VERSION, get_version,
                .name = wants[i].module, .version = wants[i].number,
-               .lease = present_lease(c));
+               .lease = client_present_lease(c));
     pl_status status = client_ask_all(c, all, n);
     for (int i = 0; status == PL_OK && i < n; i++) {
         pl_msg_version_is a;
@@ -293,7 +293,7 @@ pl_status pl_client_meet(pl_client *c, const char *module, int64_t round, int pa
                               .replica = replica,
                               .phase = round,
                               .meeting = wish,
-                              .lease = present_lease(c),
+                              .lease = client_present_lease(c),
                               .seal = seal.bytes};
     pl_lease_sign(&c->lease.key, PL_MSG_MEET, pl_fields_of_meet(), &body, &seal);
     pl_message_put(&q, PL_MSG_MEET, pl_fields_of_meet(), &body);
@@ -312,7 +312,7 @@ pl_status pl_client_get_update(pl_client *c, const char *module, int64_t round,
     pl_message q = {0};
     pl_msg_update_is a;
     PL_SAY(&q, GET_UPDATE, get_update, .name = module, .path = path, .replica = replica,
-           .phase = round, .lease = present_lease(c));
+           .phase = round, .lease = client_present_lease(c));
     PL_CHECK(query_owner(c, module, &q, pl_fields_of_update_is(), &a));
     *update = a.blob;
     return PL_OK;
@@ -351,7 +351,7 @@ pl_status pl_client_get_path(pl_client *c, const char *name, pl_path_state *out)
     pl_message q = {0};
     pl_msg_path_is a = {0};
     memset(out, 0, sizeof *out);
-    PL_SAY(&q, GET_PATH, get_path, .name = name, .lease = present_lease(c));
+    PL_SAY(&q, GET_PATH, get_path, .name = name, .lease = client_present_lease(c));
     PL_CHECK(query_owner(c, name, &q, pl_fields_of_path_is(), &a));
     pl_copy_text(out->name, sizeof out->name, name);
     out->phase = a.phase;
@@ -495,7 +495,7 @@ void client_put_path(const pl_client *c, pl_message *q, const pl_path_state *sta
                                      .phase = state->phase,
                                      .blob = state->moments,
                                      .work = state->work,
-                                     .lease = present_lease(c),
+                                     .lease = client_present_lease(c),
                                      .seal = seal.bytes,
                                      .receipt = PL_ITEMS(receipts, n_receipts)};
     pl_lease_sign(&c->lease.key, PL_MSG_SUBMIT_PATH, pl_fields_of_submit_path(), &body,

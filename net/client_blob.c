@@ -277,7 +277,7 @@ static pl_status get_blobs_directly(pl_client *c, int home, const pl_wanted *wan
     int m = 0;
     for (size_t i = 0; i < n; i++) {
         const pl_wanted *w = &wants[i];
-        if ((w->expected > 0 && w->expected < CLIENT_DIRECT_MIN) ||
+        if ((w->expected > 0 && w->expected < PL_DIRECT_MIN) ||
             pl_home_of(w->name, c->n_homes) != home)
             continue;
         all[m] = (client_direct){.hash = w->blob, .bytes = w->expected, .out = w->out};
@@ -378,12 +378,11 @@ typedef struct upload {
 static pl_status send_put(upload *u, uint64_t request, uint64_t offset, size_t len)
 {
     pl_message m = {0};
-    const pl_sealed_lease *lease = &u->flow.client->lease;
     const client_blob *b = u->blob;
     size_t head = len > 0 ? 0 : b->bytes < PL_PUT_HEAD ? (size_t)b->bytes : PL_PUT_HEAD;
     m.request = request;
     PL_SAY(&m, PUT_BLOB, put_blob, .blob = b->hash, .total = b->bytes, .offset = offset,
-           .lease = {lease->len > 0 ? lease->bytes : NULL, lease->len},
+           .lease = client_present_lease(u->flow.client),
            .head = {head > 0 ? b->data : NULL, head});
     if (len > 0)
         pl_buf_append(&m.data, (const uint8_t *)b->data + offset, len);
@@ -482,22 +481,28 @@ static pl_status continue_uploads(upload *all, const bool *is_there, size_t n,
     return PL_OK;
 }
 
+/* Sends large blobs to the service that keeps a home's chunks, if there is one. Sets
+ * *holds if the home has got some: they take room there. */
 static pl_status put_blobs_directly(pl_client *c, int home, const client_blob *blobs,
-                                    bool *is_there, size_t n)
+                                    bool *is_there, size_t n, bool *holds)
 {
+    if (!client_may_direct(c, home))
+        return PL_OK;
     client_direct *all = pl_alloc((n + 1) * sizeof *all);
     size_t *of = pl_alloc((n + 1) * sizeof *of);
     int m = 0;
-    for (size_t i = 0; i < n && client_may_direct(c, home); i++) {
+    for (size_t i = 0; i < n; i++) {
         const client_blob *b = &blobs[i];
-        if (is_there[i] || b->bytes < CLIENT_DIRECT_MIN)
+        if (is_there[i] || b->bytes < PL_DIRECT_MIN)
             continue;
         all[m] = (client_direct){.hash = b->hash, .bytes = b->bytes, .data = b->data};
         of[m++] = i;
     }
     const pl_status status = client_move_direct(c, home, true, all, m);
-    for (int i = 0; status == PL_OK && i < m; i++)
+    for (int i = 0; status == PL_OK && i < m; i++) {
         is_there[of[i]] = all[i].moved;
+        *holds = *holds || all[i].moved;
+    }
     pl_free_all(all, of);
     return status;
 }
@@ -525,12 +530,12 @@ static pl_status run_uploads(upload *all, bool *is_there, size_t n, bool holds,
             const bool waited = u->waits;
             PL_CHECK(take_put_answer(u, p, a));
             is_there[i] = u->sending && u->there >= u->blob->bytes;
-            /* now that there is room, the service may take the bytes (if answers about
-             * other blobs may come meanwhile, the home gets them) */
+            /* There is room now, so the bytes may go to the service. Not if there are
+             * several blobs: answers about the others would be lost meanwhile. */
             if (waited && n == 1 && u->sending && u->there == 0 && !is_there[i] &&
                 client_may_direct(u->flow.client, u->flow.home)) {
                 PL_CHECK(put_blobs_directly(u->flow.client, u->flow.home, u->blob,
-                                            is_there, 1));
+                                            is_there, 1, &holds));
                 client_retry_later(&u->flow.retry, 0);
             }
             holds = holds || is_there[i];
@@ -543,13 +548,7 @@ pl_status client_put_blobs(pl_client *c, int home, const client_blob *blobs,
                            bool *is_there, size_t n, bool holds)
 {
     together shared = {0};
-    size_t n_before = 0, n_after = 0;
-    for (size_t i = 0; i < n; i++)
-        n_before += is_there[i];
-    PL_CHECK(put_blobs_directly(c, home, blobs, is_there, n));
-    for (size_t i = 0; i < n; i++)
-        n_after += is_there[i];
-    holds = holds || n_after > n_before; /* they take room at the home */
+    PL_CHECK(put_blobs_directly(c, home, blobs, is_there, n, &holds));
     upload *all = pl_alloc((n + 1) * sizeof *all);
     pl_message a = {0};
     for (size_t i = 0; i < n; i++) {

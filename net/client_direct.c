@@ -206,16 +206,15 @@ static void ask_about(const moving *m, client_asked *q, const client_direct *b)
     pl_message *say = client_ask(c, q, 0, "");
     q->home = m->home;
     if (m->up) {
-        const pl_bytes lease = {c->lease.len > 0 ? c->lease.bytes : NULL, c->lease.len};
         PL_SAY(say, PUT_BLOB, put_blob, .blob = b->hash, .total = b->bytes,
-               .offset = b->at, .lease = lease, .head = {b->data, PL_PUT_HEAD},
-               .direct = 1);
+               .offset = b->at, .lease = client_present_lease(c),
+               .head = {b->data, PL_PUT_HEAD}, .direct = 1);
         return;
     }
     /* a small blob comes with the answer, if this home has an engine */
     const bool small = b->bytes == 0 && c->lines[m->home].engine == ENGINE_THERE;
-    PL_SAY(say, GET_BLOB, get_blob, .blob = b->hash,
-           .total = small ? CLIENT_DIRECT_MIN : 1, .offset = b->at, .direct = 1);
+    PL_SAY(say, GET_BLOB, get_blob, .blob = b->hash, .total = small ? PL_DIRECT_MIN : 1,
+           .offset = b->at, .direct = 1);
 }
 
 /* Reads an answer: adds its URLs to what must be moved, or notes that the blob is
@@ -292,11 +291,10 @@ pl_status client_move_direct(pl_client *c, int home, bool up, client_direct *all
     for (bool last = false; n_asked > 0 && !last;) {
         /* after a failure one more round tells the home what was written before */
         last = !client_may_direct(c, home);
-        bool has_written = false;
-        for (int i = 0; i < n; i++)
-            has_written = has_written ||
-                          (up && all[i].at > 0 && !all[i].moved && !all[i].refused);
-        if (last && !has_written)
+        bool is_worth = !last;
+        for (int i = 0; !is_worth && up && i < n; i++)
+            is_worth = all[i].at > 0 && !all[i].moved && !all[i].refused;
+        if (!is_worth)
             break;
         PL_TRY(ask_round(&m, all, n, &n_asked));
         if (m.n > 0)

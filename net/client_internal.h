@@ -106,7 +106,6 @@ typedef struct client_direct {
     pl_buf *out;         /* to which a download is appended */
     bool moved, refused;
 } client_direct;
-enum { CLIENT_DIRECT_MIN = 256 << 10 }; /* smaller blobs are not worth a request */
 bool client_may_direct(const pl_client *c, int home);
 pl_status client_move_direct(pl_client *c, int home, bool up, client_direct *all,
                              int n);
@@ -125,6 +124,8 @@ pl_status client_ask_all(pl_client *c, client_asked *all, int n);
 void client_asked_destroy(client_asked *all, int n); /* frees the list, too */
 
 /* ---- client.c ---- */
+/* The field LEASE of a message: the client's lease, or none. */
+pl_bytes client_present_lease(const pl_client *c);
 void client_put_submission(const pl_client *c, pl_message *q, const pl_submission *s);
 /* Writes SUBMIT_PATH with the receipts of other homes for the n updates. */
 void client_put_path(const pl_client *c, pl_message *q, const pl_path_state *state,

@@ -10,6 +10,8 @@
 
 /* Size limit in bytes, with the NUL, of the text that says why a worker was fenced. */
 enum { PL_FENCED_TEXT_MAX = 400 };
+/* smaller blobs never go directly between a worker and the service that keeps chunks */
+enum { PL_DIRECT_MIN = 256 << 10 };
 /* number of a blob's first bytes in a PUT_BLOB that asks for room */
 enum { PL_PUT_HEAD = 64 };
 

@@ -36,8 +36,9 @@ typedef struct staging_blob {
     uint64_t bytes, room;
     uint64_t there;     /* bytes that have arrived, from the beginning on */
     int64_t touched_ms; /* when the last new piece of it, or of its lease, arrived */
-    /* objects of the store's engine into which the sender writes the bytes: their id
-     * (0: none), how many bytes it has URLs for, and whether it gets no more */
+    /* If the sender writes the bytes into the store's engine: engine_id names the
+     * objects (0: it does not), it has URLs for the first engine_bytes bytes, and after
+     * a failure it gets no more. */
     uint64_t engine_id, engine_bytes;
     bool engine_failed;
     struct staging_blob *next;

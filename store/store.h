@@ -201,8 +201,9 @@ pl_status pl_store_copy_blob(pl_store *store, const pl_hash *blob, uint64_t offs
  * a call; each has '\n' after it. */
 bool pl_store_signs(const pl_store *store);
 enum { PL_SIGNED_CHUNKS = 16 };
-/* Appends URLs to read the blob, from the chunk at byte `offset` on. ERR_UNSUPPORTED,
- * without a sentence: one of its chunks is compressed, or in another store. */
+/* Appends URLs to read the blob, from the chunk at byte `offset` on. Returns
+ * ERR_UNSUPPORTED, without an error text, if one of these chunks is compressed, or if
+ * the store that has the blob does not sign. */
 pl_status pl_store_sign_blob(pl_store *store, const pl_hash *blob, uint64_t offset,
                              pl_buf *urls);
 /* Appends URLs to write the chunks of an upload, to which the caller gives a new id.

@@ -252,13 +252,13 @@ static double worth_s(const worker_task *task)
     return fmax(10, pl_now() - task->granted);
 }
 
-/* Whether a call to the homes that failed must be repeated. The results are kept for as
- * long as this worker has the lease: an outage of a home or of a relay passes. But if
- * it takes longer than ten such phases and the patience, it is perhaps this machine
- * that does not reach the homes, and the task goes to another worker; and a worker that
- * was told to stop waits no longer than its patience. After a restart of the hub a home
- * may refuse the seal of the hub before (ERR_STALE). The new hub seals the lease anew,
- * but only when it knows all homes. */
+/* Whether a call to the homes that failed must be repeated; waits before it says so.
+ * The results are kept while this worker has the lease, because an outage of a home or
+ * of a relay passes. There are two limits. After ten times the phase, and at least the
+ * patience, it is perhaps this machine that does not reach the homes: then a different
+ * worker gets the task. And a worker that was told to stop does not repeat calls.
+ * After a restart of the hub a home may refuse the seal of the hub before (ERR_STALE).
+ * The new hub seals the lease anew, but only when it knows all homes. */
 static bool must_repeat(const sender *s, pl_status status, const pl_sealed_lease *used)
 {
     enum { SEAL_S = 120, PHASES = 10 };

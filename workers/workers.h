@@ -70,8 +70,9 @@ typedef struct pl_worker_options {
     /* addresses of relays that the worker uses instead of the homes that the hub
      * names */
     const char *const *homes;
-    int n_homes;      /* number of relays: 0, or the same as the number of homes */
-    pl_direct direct; /* of the worker's clients (net/client.h) */
+    int n_homes; /* number of relays: 0, or the same as the number of homes */
+    /* whether the worker exchanges large blobs with S3 itself (net/client.h) */
+    pl_direct direct;
     /* address at which the worker offers updates to other workers; "": no offers */
     const char *offers;
     int grace_ms; /* time that the worker has to finish after `stop`; 0: no limit */

@@ -227,15 +227,15 @@ void remote_work_clear(remote_work *work)
     *work = (remote_work){0};
 }
 
-void remote_doom(remote_doomed *d, const remote_work *work)
+void remote_doom(remote_doomed *d, const engine_object *objects, size_t n)
 {
-    if (d->n + work->n_drops > d->cap) {
-        d->cap = 2 * (d->n + work->n_drops);
+    if (d->n + n > d->cap) {
+        d->cap = 2 * (d->n + n);
         d->names = pl_grow(d->names, d->cap * sizeof *d->names);
         d->since_ms = pl_grow(d->since_ms, d->cap * sizeof *d->since_ms);
     }
-    for (size_t i = 0; i < work->n_drops; i++, d->n++) {
-        d->names[d->n] = work->drops[i];
+    for (size_t i = 0; i < n; i++, d->n++) {
+        d->names[d->n] = objects[i];
         d->since_ms[d->n] = pl_now_ms();
     }
 }

@@ -47,8 +47,8 @@ typedef struct remote_end {
     remote_head head; /* the head that this process last wrote or read */
     pl_buf bytes;     /* the encoded head; empty if there is no head */
     remote_doomed doomed;
-    remote_doomed
-        uploads; /* objects of uploads, dropped when their URLs have expired */
+    /* objects of uploads; they are dropped when their URLs have expired */
+    remote_doomed uploads;
 } remote_end;
 
 /* Objects of an open transaction. puts[i] is chunk number i of the transaction's pack,
@@ -76,7 +76,7 @@ void remote_work_clear(remote_work *work);
  * pl_store_close, so readers that are a little behind the writer still find the object.
  * If the process is killed before that, the object stays, and `store gc` finds it. */
 enum { REMOTE_LINGER_MS = 10000 };
-void remote_doom(remote_doomed *list, const remote_work *work);
+void remote_doom(remote_doomed *list, const engine_object *objects, size_t n);
 void remote_drop_doomed(remote_end *r);
 
 /* ---- names ---- */

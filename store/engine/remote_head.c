@@ -239,7 +239,7 @@ pl_status remote_advance(pl_txn *txn)
     if (due)
         PL_CHECK(rebase_write(store, &next));
     PL_CHECK(move_head(store, &next));
-    remote_doom(&r->doomed, &txn->work);
+    remote_doom(&r->doomed, txn->work.drops, txn->work.n_drops);
     remote_drop_doomed(r);
     if (due)
         rebase_drop(store, &old);

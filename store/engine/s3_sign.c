@@ -1,6 +1,6 @@
 /* Signs URLs of S3 (s3_sign.h). The signature covers method, path, query and some
- * headers; the bytes are not covered. Its key is made from the secret by one HMAC for
- * day, region, service and purpose each. */
+ * headers, but not the bytes. The key that signs is made from the secret by four HMACs:
+ * of the day, the region, the service and the purpose. */
 #include "store/engine/s3_sign.h"
 #include <string.h>
 #include <time.h>

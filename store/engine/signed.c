@@ -112,9 +112,9 @@ pl_status pl_store_pull_upload(pl_store *store, uint64_t id, uint64_t bytes,
 void pl_store_drop_upload(pl_store *store, uint64_t id, uint64_t bytes)
 {
     const size_t n = blob_chunks(bytes);
-    remote_work work = {.drops = pl_alloc((n + 1) * sizeof *work.drops), .n_drops = n};
+    engine_object *objects = pl_alloc((n + 1) * sizeof *objects);
     for (size_t i = 0; i < n; i++)
-        upload_name(store, id, i, work.drops[i].name);
-    remote_doom(&store->engine->uploads, &work);
-    pl_free(work.drops);
+        upload_name(store, id, i, objects[i].name);
+    remote_doom(&store->engine->uploads, objects, n);
+    pl_free(objects);
 }
