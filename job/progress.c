@@ -1,5 +1,5 @@
 /* Shows the progress of the arms: on a terminal as a block that is redrawn, elsewhere
- * as lines, which become rarer: after 10, 40 and 160 seconds, then every 5 minutes. */
+ * as a line every five minutes. */
 #include "job/curves.h"
 #include "job/worker_news.h"
 
@@ -7,13 +7,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-enum {
-    POLL_MS = 200,
-    LINE_MS = 10000,
-    LINE_MS_MAX = 300000,
-    DRAW_MS = 250,
-    ASK_MS = 2000
-};
+enum { POLL_MS = 200, LINE_MS = 300000, DRAW_MS = 250, ASK_MS = 2000 };
 enum { WORKERS_SHOWN = 8 };
 
 typedef struct progress {
@@ -265,11 +259,7 @@ static pl_status poll_once(progress *p, bool *first)
     if (!p->finished && worker_news_tell(p->r->news, status))
         p->drawn_lines = 0;
     const int64_t now = pl_now_ms();
-    int64_t every = (int64_t)((pl_now() - p->started) * 3000);
-    every = every < LINE_MS ? LINE_MS : every > LINE_MS_MAX ? LINE_MS_MAX : every;
-    if (p->tty)
-        every = DRAW_MS;
-    if (p->finished || now - p->drawn_ms >= every) {
+    if (p->finished || now - p->drawn_ms >= (p->tty ? DRAW_MS : LINE_MS)) {
         p->drawn_ms = now;
         if (p->tty)
             draw_block(p, status);

@@ -203,37 +203,27 @@ static void write_gain(char out[48], int width, const evaluation *e, int kind,
         evaluation_write_error(out, width, 1, g.percent, g.error, "");
 }
 
-/* Names the baselines whose difference from the mixture may be chance. The table has
- * the numbers of all. */
-static void print_undecided(const evaluation *e)
+/* Says below which difference a baseline cannot be told apart from the mixture. */
+static void print_least_difference(const evaluation *e)
 {
     double least = 0;
-    int n = 0;
-    pl_buf names = {0};
+    bool one = false;
     for (int i = ROW_DENSE; i < ROW_BASE; i++) {
         const evaluation_row *w = &e->rows[i];
         if (!is_rival(e, w))
             continue;
         const pl_gain g =
             pl_score_gain(e->rows[e->answer].scores, w->scores, e->n_docs);
-        if (isfinite(g.error) && fabs(g.percent) > 2 * g.error)
-            continue;
-        least = fmax(least, 2 * g.error);
-        pl_buf_printf(&names, "%s\"%s\"",
-                      n == 0       ? ""
-                      : n % 3 == 0 ? ",\n   "
-                                   : ", ",
-                      w->title);
-        n++;
+        one |= e->n_docs < 2;
+        if (fabs(g.percent) <= 2 * g.error)
+            least = fmax(least, 2 * g.error);
     }
-    if (n > 0 && e->n_docs < 2)
+    if (one)
         say("   one held-out document is too few to compare the mixture with the other "
             "rows");
-    else if (n > 0)
-        say("   cannot be told apart from the mixture, because with %zu held-out "
-            "documents only\n   differences of %.1f %% or more are certain:\n   %s",
-            e->n_docs, least, pl_buf_text(&names));
-    pl_buf_destroy(&names);
+    else if (least > 0)
+        say("   with %zu held-out documents, a difference below %.1f %% may be chance",
+            e->n_docs, least);
 }
 
 void evaluation_print_details(const pl_run *r, const evaluation *e)
@@ -346,17 +336,15 @@ void evaluation_print(const pl_run *r, const evaluation *e)
     char count[16], seconds[16], rate[16];
     say("   (%zu documents, %s tokens after the first %lld of each, scored in %s. "
         "± is one\n"
-        "   standard error. Each row answers with %.2f M parameters; time is for one "
-        "machine per\n"
-        "   path at %s tokens/s. *: as generate and serve answer a prompt of %lld "
-        "tokens.\n"
-        "   Each token is scored with at least the %lld tokens before it%s)",
+        "   standard error; time is for one machine per path at %s tokens/s. *: as "
+        "generate and\n"
+        "   serve answer a prompt of %lld tokens. A token is scored after at least "
+        "%lld "
+        "others)",
         e->n_docs, pl_human_count((double)e->n_targets, count),
         (long long)r->cfg.prefix, pl_human_seconds(e->seconds, seconds),
-        (double)pl_topology_path_params(r->topology) / 1e6,
         pl_human_count(e->rate, rate), (long long)r->cfg.prefix,
-        (long long)r->cfg.context / 2,
-        r->cfg.curves > 0 ? "; in curves, each window alone" : "");
+        (long long)r->cfg.context / 2);
     if (e->n_bytes == 0)
         say("   bits/byte is not known: the tokenizer does not know all of the text");
     if (e->wish.mixture.at)
@@ -373,18 +361,13 @@ void evaluation_print(const pl_run *r, const evaluation *e)
     if (mix->present && all->present && mix->finished && all->finished && e->rate > 0) {
         const double one = (double)all->effort.tokens_total / e->rate;
         char mine[16], its[16];
-        pl_human_seconds(mix->effort.seconds, mine);
-        pl_human_seconds(one, its);
         if (mix->ppl <= all->ppl)
             say("   one machine per path needs %.2f of the time of one machine (%s of "
                 "%s) for the\n   bits/byte of one machine with all tokens, or better",
-                mix->effort.seconds / one, mine, its);
-        else
-            say("   one machine per path does not reach the bits/byte of one machine "
-                "with all tokens\n   (its training takes %s of the other's %s)",
-                mine, its);
+                mix->effort.seconds / one, pl_human_seconds(mix->effort.seconds, mine),
+                pl_human_seconds(one, its));
     }
-    print_undecided(e);
+    print_least_difference(e);
     evaluation_print_loss(r, e);
     if (r->cfg.more[0])
         say("   the mixture was trained %lld phases longer than the baselines "
