@@ -1,4 +1,4 @@
-/* folder: relay; label: integration
+/* folder: relay; label: integration; alone
  *
  * Tests a relay between workers and a real home. A sum of updates must give the same
  * version as the single updates, with fewer bytes. This must also hold if a process is
@@ -7,6 +7,18 @@
 #include "relay/relay.h"
 
 #include <fcntl.h>
+#include <stdatomic.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+/* Replaces the function of the C library, so that a test can let time pass. */
+static atomic_int passed_s;
+int clock_gettime(clockid_t clock, struct timespec *out)
+{
+    const long got = syscall(SYS_clock_gettime, clock, out);
+    out->tv_sec += clock == CLOCK_BOOTTIME ? atomic_load(&passed_s) : 0;
+    return (int)got;
+}
 
 /* ---- a relay in this process, so that the test can read its report ---- */
 typedef struct near_relay {
@@ -181,6 +193,37 @@ PL_TEST(tasks_do_not_wait_for_updates_that_nobody_can_send)
     assert_int_equal(j.w[0].result, PL_SUBMIT_ACCEPTED);
     assert_int_equal(j.w[1].result, PL_SUBMIT_ACCEPTED);
     assert_true(pl_now_ms() - start < WAIT_LONG_MS / 2);
+}
+
+/* A worker sends its updates, then its state, which the relay passes on: on a slow link
+ * that takes longer than abandoned uploads stay. */
+PL_TEST(updates_wait_in_a_relay_as_long_as_the_state_of_their_task_is_sent)
+{
+    enum { LONG_S = 100, PIECES = 3 };
+    OWNED(close_near_job) near_job j;
+    char name[96];
+    OWNED(pl_buf_destroy) pl_buf bytes = {0};
+    pl_submission s;
+    pl_link link;
+    pl_hash hash;
+    pl_version_facts facts;
+    uint8_t state[PIECES] = {1, 2, 3};
+    open_near_job(&j, "i8-shared", 0, 50);
+    worker w = {.job = &j.f, .address = j.r.address};
+    OWNED(pl_client_destroy) pl_client *client = open_client(w.address);
+    fill(&w, client, SLOT_EMBED, name, &bytes, &s);
+    assert_ok(pl_client_put_blob(client, name, s.data, s.bytes, &hash));
+    for (int i = 0; i < PIECES; i++) {
+        assert_ok(pl_client_put_blob(client, name, &state[i], 1, &hash));
+        atomic_fetch_add(&passed_s, LONG_S);
+        /* the relay looks for abandoned uploads before it passes the answer */
+        assert_ok(pl_client_get_version(client, name, 0, &facts));
+    }
+    assert_ok(pl_client_submit(client, &s, &w.result, w.text));
+    assert_int_equal(w.result, PL_SUBMIT_ACCEPTED);
+    pl_client_link(client, &link);
+    assert_int_equal(link.up_bytes, s.bytes + PIECES);
+    close_near_relay(&j.r);
 }
 
 PL_TEST(relay_killed_with_updates_in_its_hands_loses_none)
