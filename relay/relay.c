@@ -136,8 +136,11 @@ static pl_status on_put_blob(relay *r, const pl_peer *peer, pl_message *m)
                                  : staging_open(&r->uploads, &p, &there);
     if (status == PL_ERR_PROTO && !staging_has(&r->uploads, &p.hash))
         return pass_question(r, peer, m); /* the relay takes no more of this key */
+    /* the relay's lack of memory passes; a worker would end for its own */
     if (status != PL_OK)
-        return answer_error(r, peer, m->request, status, pl_last_error());
+        return answer_error(r, peer, m->request,
+                            status == PL_ERR_NOMEM ? PL_ERR_BUSY : status,
+                            pl_last_error());
     pl_message a = {0};
     a.request = m->request;
     PL_SAY(&a, PUT_STATE, put_state, .offset = there);

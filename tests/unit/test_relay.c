@@ -36,6 +36,8 @@ static void run_near_relay(void *context)
     r->status = pl_relay_run(&r->options, &r->report);
 }
 
+static uint64_t near_bytes = 64 << 20; /* what the next one may hold in memory */
+
 static void open_near_relay(near_relay *r, fixture *f, int expect, int wait_ms)
 {
     OWNED(pl_buf_destroy) pl_buf text = {0};
@@ -47,7 +49,7 @@ static void open_near_relay(near_relay *r, fixture *f, int expect, int wait_ms)
                                     .expect = expect,
                                     .wait_ms = wait_ms,
                                     .patience_ms = PATIENCE_MS,
-                                    .staging_bytes = 64 << 20,
+                                    .staging_bytes = near_bytes,
                                     .stop = &r->stop};
     assert_ok(pl_thread_start("relay", run_near_relay, r, &r->thread));
     for (int i = 0; i < 500 && !pl_path_exists(r->ready); i++)
@@ -223,6 +225,36 @@ PL_TEST(updates_wait_in_a_relay_as_long_as_the_state_of_their_task_is_sent)
     assert_int_equal(w.result, PL_SUBMIT_ACCEPTED);
     pl_client_link(client, &link);
     assert_int_equal(link.up_bytes, s.bytes + PIECES);
+    close_near_relay(&j.r);
+}
+
+/* ERR_NOMEM would end a worker: it would mean the memory of its own machine. */
+PL_TEST(relay_without_memory_lets_workers_wait)
+{
+    OWNED(close_near_job) near_job j;
+    char name[96];
+    OWNED(pl_buf_destroy) pl_buf bytes = {0};
+    OWNED(pl_wire_close) pl_socket *socket = NULL;
+    OWNED(pl_message_destroy) pl_message m = {0}, a = {0};
+    pl_submission s;
+    near_bytes = 1ull << 60;
+    open_near_job(&j, "i8-shared", 0, 50);
+    near_bytes = 64 << 20;
+    worker w = {.job = &j.f};
+    fill(&w, j.f.client, SLOT_EMBED, name, &bytes, &s);
+    m.request = pl_wire_next_request();
+    PL_SAY(&m, PUT_BLOB, put_blob, .blob = {{1}}, .total = 1ull << 50,
+           .head = {s.data, PL_PUT_HEAD});
+    assert_ok(pl_wire_connect(j.r.address, &socket));
+    assert_ok(pl_wire_send(socket, &m));
+    pl_status status = PL_ERR_TIMEOUT;
+    for (int i = 0; i < 3000 && status == PL_ERR_TIMEOUT; i++) {
+        pl_sleep_ms(i > 0 ? 10 : 0);
+        status = pl_wire_recv(socket, NULL, &a);
+    }
+    assert_ok(status);
+    assert_int_equal(a.type, PL_MSG_ERR);
+    assert_int_equal(pl_wire_error_of(&a), PL_ERR_BUSY);
     close_near_relay(&j.r);
 }
 
