@@ -3,22 +3,11 @@
  * Tests a relay between workers and a real home. A sum of updates must give the same
  * version as the single updates, with fewer bytes. This must also hold if a process is
  * killed, or if an update reaches the home in two ways. */
+#include "tests/support/passing_time.h"
 #include "tests/support/relay_fixture.h"
 #include "relay/relay.h"
 
 #include <fcntl.h>
-#include <stdatomic.h>
-#include <sys/syscall.h>
-#include <time.h>
-
-/* Replaces the function of the C library, so that a test can let time pass. */
-static atomic_int passed_s;
-int clock_gettime(clockid_t clock, struct timespec *out)
-{
-    const long got = syscall(SYS_clock_gettime, clock, out);
-    out->tv_sec += clock == CLOCK_BOOTTIME ? atomic_load(&passed_s) : 0;
-    return (int)got;
-}
 
 /* ---- a relay in this process, so that the test can read its report ---- */
 typedef struct near_relay {
@@ -217,7 +206,7 @@ PL_TEST(updates_wait_in_a_relay_as_long_as_the_state_of_their_task_is_sent)
     assert_ok(pl_client_put_blob(client, name, s.data, s.bytes, &hash));
     for (int i = 0; i < PIECES; i++) {
         assert_ok(pl_client_put_blob(client, name, &state[i], 1, &hash));
-        atomic_fetch_add(&passed_s, LONG_S);
+        let_pass(LONG_S);
         /* the relay looks for abandoned uploads before it passes the answer */
         assert_ok(pl_client_get_version(client, name, 0, &facts));
     }

@@ -3,22 +3,10 @@
  * Tests that the results of a finished phase are kept while a home, a relay or the hub
  * is away. The test is the home; the sender has its thread. */
 #include "workers/worker_internal.h"
+#include "tests/support/passing_time.h"
 #include "tests/support/home_fixture.h"
 
-#include <stdatomic.h>
-#include <sys/syscall.h>
-#include <time.h>
-
 enum { SHORT_MS = 100, DAY_MS = 86400000, REFUSALS = 3 };
-
-/* Replaces the function of the C library, so that a test can let time pass. */
-static atomic_int passed_s;
-int clock_gettime(clockid_t clock, struct timespec *out)
-{
-    const long got = syscall(SYS_clock_gettime, clock, out);
-    out->tv_sec += clock == CLOCK_BOOTTIME ? atomic_load(&passed_s) : 0;
-    return (int)got;
-}
 
 typedef struct scene {
     pl_worker_options options;
@@ -187,7 +175,7 @@ static void leave(scene *s, pl_status refusal, bool hangs)
     assert_ok(sender_create(&s->w, &s->w.out));
     sender_push(s->w.out, s->task);
     assert_false(comes_back(s, 1));
-    atomic_fetch_add(&passed_s, LEAVE_S);
+    let_pass(LEAVE_S);
     assert_true(comes_back(s, INT32_MAX));
     assert_int_equal(s->task->status, PL_ERR_TIMEOUT);
 }
