@@ -127,8 +127,8 @@ pl_status client_retry_patience(const client_retry *r, const pl_client *c)
     if (pl_now_ms() - heard_ms <= c->patience_ms)
         return PL_OK;
     return pl_fail(PL_ERR_TIMEOUT,
-                   "the home did not answer within %d s; see the home's log, or raise "
-                   "workers.patience_s",
+                   "the home did not answer within %d s; see the home's log, or the "
+                   "network between",
                    c->patience_ms / 1000);
 }
 
