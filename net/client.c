@@ -127,8 +127,8 @@ pl_status client_retry_patience(const client_retry *r, const pl_client *c)
     if (pl_now_ms() - heard_ms <= c->patience_ms)
         return PL_OK;
     return pl_fail(PL_ERR_TIMEOUT,
-                   "the home did not answer within %d s; see the home's log, or raise "
-                   "workers.patience_s",
+                   "the home did not answer within %d s; see the home's log, or the "
+                   "network between",
                    c->patience_ms / 1000);
 }
 
@@ -172,15 +172,18 @@ pl_bytes client_present_lease(const pl_client *c)
 }
 
 /* Uploads a blob, then asks the question that needs the blob. If the home restarted in
- * between, it has lost the upload, and both are repeated. */
+ * between, it has lost the upload; if the bytes there do not have the blob's hash, it
+ * has dropped them. Then both are repeated. */
 static pl_status put_and_ask(pl_client *c, int home, const client_blob *blob,
                              pl_message *q, pl_message *a)
 {
-    pl_status status = PL_ERR_NOT_FOUND;
-    for (int i = 0; i < UPLOADS_MAX && status == PL_ERR_NOT_FOUND; i++) {
+    pl_status status;
+    int i = 0;
+    do {
         PL_CHECK(client_put_known_blob(c, home, blob));
         status = ask_home(c, home, q, a);
-    }
+    } while ((status == PL_ERR_NOT_FOUND || status == PL_ERR_DAMAGED) &&
+             ++i < UPLOADS_MAX);
     return status;
 }
 
@@ -421,7 +424,8 @@ pl_status client_read_result(pl_message *answer, const client_answer *out)
     return pl_reader_status(&r);
 }
 
-/* Submits an update. If the home lacks the blob, sends it and submits again. */
+/* Submits an update. If the home lacks the blob, or has dropped it because its bytes do
+ * not have its hash, sends it and submits again. */
 static pl_status submit(pl_client *c, const char *name, pl_message *q,
                         const client_blob *blob, const client_answer *out)
 {
@@ -430,15 +434,20 @@ static pl_status submit(pl_client *c, const char *name, pl_message *q,
     pl_message a = {0};
     out->text[0] = '\0';
     for (int attempt = 0;; attempt++) {
-        PL_TRY(ask_home(c, pl_home_of(name, c->n_homes), q, &a));
-        PL_TRY(client_read_result(&a, out));
-        if (*result != PL_SUBMIT_UNKNOWN_BLOB)
-            goto done;
+        status = ask_home(c, pl_home_of(name, c->n_homes), q, &a);
+        const bool damaged = status == PL_ERR_DAMAGED;
+        if (!damaged) {
+            PL_TRY(status);
+            PL_TRY(client_read_result(&a, out));
+            if (*result != PL_SUBMIT_UNKNOWN_BLOB)
+                goto done;
+        }
         if (attempt == 5)
-            PL_TRY(pl_fail(
-                PL_ERR_NET,
-                "the home of %s lost an upload %d times; see the log of the home", name,
-                attempt));
+            PL_TRY(damaged ? status
+                           : pl_fail(PL_ERR_NET,
+                                     "the home of %s lost an upload %d times; see the "
+                                     "log of the home",
+                                     name, attempt));
         PL_TRY(client_put_known_blob(c, pl_home_of(name, c->n_homes), blob));
     }
 done:

@@ -117,6 +117,7 @@ typedef struct download {
     flow flow;
     const pl_wanted *want;
     size_t start;            /* offset in want->out at which the blob begins */
+    uint64_t begun;          /* bytes that came directly before */
     pl_blob_hashing hashing; /* bytes are hashed while further bytes arrive */
     bool known;              /* whether `total` is known; every answer contains it */
     uint64_t total, asked;
@@ -267,13 +268,20 @@ static pl_status run_downloads(download *all, size_t n, pl_message *a)
     return PL_OK;
 }
 
+/* What has come of a blob before it is asked of the home. */
+typedef struct begun {
+    size_t start; /* length of the output before it */
+    bool is_there;
+    uint64_t at, total; /* bytes that have come, and of the blob, if some have */
+} begun;
+
 /* Fetches the large blobs of a home from the service that keeps them, if there is one.
  * A blob that arrives with a different hash is fetched from the home. */
 static pl_status get_blobs_directly(pl_client *c, int home, const pl_wanted *wants,
-                                    size_t n, bool *is_there)
+                                    size_t n, begun *begins)
 {
     client_direct *all = pl_alloc((n + 1) * sizeof *all);
-    size_t *of = pl_alloc(2 * (n + 1) * sizeof *of), *start = of + n + 1;
+    size_t *of = pl_alloc((n + 1) * sizeof *of);
     int m = 0;
     for (size_t i = 0; i < n; i++) {
         const pl_wanted *w = &wants[i];
@@ -281,18 +289,22 @@ static pl_status get_blobs_directly(pl_client *c, int home, const pl_wanted *wan
             pl_home_of(w->name, c->n_homes) != home)
             continue;
         all[m] = (client_direct){.hash = w->blob, .bytes = w->expected, .out = w->out};
-        start[m] = w->out->len;
         of[m++] = i;
     }
     const pl_status status = client_move_direct(c, home, false, all, m);
-    for (int i = 0; i < m; i++) {
+    for (int i = 0; status == PL_OK && i < m; i++) {
+        const client_direct *d = &all[i];
+        begun *b = &begins[of[i]];
         pl_hash got;
-        pl_buf *out = all[i].out;
-        if (status == PL_OK && all[i].moved)
-            pl_blob_hash(out->data + start[i], out->len - start[i], &got);
-        is_there[of[i]] =
-            status == PL_OK && all[i].moved && pl_hash_equal(&got, &all[i].hash);
-        out->len = is_there[of[i]] ? out->len : start[i];
+        b->at = d->at;
+        b->total = d->bytes;
+        if (d->moved || (d->at > 0 && d->at == d->bytes)) {
+            pl_blob_hash(d->out->data + b->start, d->out->len - b->start, &got);
+            b->is_there = pl_hash_equal(&got, &d->hash);
+            b->at = 0;
+        }
+        if (!b->is_there)
+            d->out->len = b->start + (size_t)b->at;
     }
     pl_free_all(all, of);
     return status;
@@ -304,19 +316,23 @@ static pl_status get_blobs_of(pl_client *c, int home, const pl_wanted *wants, si
     pl_status status = PL_OK;
     pl_message a = {0};
     size_t m = 0;
-    bool *is_there = pl_alloc(n + 1);
-    size_t *start = pl_alloc((n + 1) * sizeof *start);
+    begun *begins = pl_alloc((n + 1) * sizeof *begins);
     download *all = pl_alloc((n + 1) * sizeof *all);
     for (size_t i = 0; i < n; i++)
-        start[i] = wants[i].out->len;
+        begins[i].start = wants[i].out->len;
     if (client_may_direct(c, home))
-        PL_TRY(get_blobs_directly(c, home, wants, n, is_there));
+        PL_TRY(get_blobs_directly(c, home, wants, n, begins));
     for (size_t i = 0; i < n; i++) {
-        if (pl_home_of(wants[i].name, c->n_homes) != home || is_there[i])
+        const begun *b = &begins[i];
+        if (pl_home_of(wants[i].name, c->n_homes) != home || b->is_there)
             continue;
         all[m++] = (download){.flow = {.client = c, .home = home, .all = &shared},
                               .want = &wants[i],
-                              .start = wants[i].out->len};
+                              .start = b->start,
+                              .begun = b->at,
+                              .known = b->at > 0,
+                              .total = b->total,
+                              .asked = b->at};
         all[m - 1].flow.retry = client_retry_begin(c->sockets[home]);
     }
     if (m > 0)
@@ -325,7 +341,12 @@ static pl_status get_blobs_of(pl_client *c, int home, const pl_wanted *wants, si
         download *d = &all[i];
         pl_hash got;
         pl_blob_hash_end(&d->hashing, d->want->out->data + d->start, there(d), &got);
-        if (status == PL_OK && !pl_hash_equal(&got, &d->want->blob))
+        if (status != PL_OK || pl_hash_equal(&got, &d->want->blob))
+            continue;
+        d->want->out->len = d->start;
+        if (d->begun > 0) /* perhaps the service is at fault, which is not asked now */
+            status = get_blobs_of(c, home, d->want, 1);
+        else
             status =
                 pl_fail(PL_ERR_DAMAGED,
                         "a blob of %s arrived with a different hash; `pathloom store "
@@ -335,9 +356,9 @@ static pl_status get_blobs_of(pl_client *c, int home, const pl_wanted *wants, si
 done:
     for (size_t i = 0; status != PL_OK && i < n; i++)
         if (pl_home_of(wants[i].name, c->n_homes) == home)
-            wants[i].out->len = start[i];
+            wants[i].out->len = begins[i].start;
     pl_message_destroy(&a);
-    pl_free_all(all, is_there, start);
+    pl_free_all(all, begins);
     return status;
 }
 

@@ -4,7 +4,9 @@
  * It goes in rounds. A question about a blob says how much of it was moved; a home with
  * such a service answers with signed URLs for the next chunks. Of an upload it first
  * reads what was written. Several threads make the requests of a round; meanwhile the
- * client's thread calls `idle`. What fails, or is refused, goes through the home. */
+ * client's thread calls `idle`. What fails, or is refused, goes through the home: of a
+ * download only what is missing. Then all blobs go through the home for a while, so
+ * that a service that hangs costs one wait, and not one per blob. */
 #include "net/client_internal.h"
 #include <string.h>
 
@@ -55,7 +57,7 @@ static pl_status move_chunk(void *context, size_t i, int thread)
     pl_buf answer = {0};
     pl_status status = PL_ERR_NET;
     (void)thread;
-    for (int try = 0; try < TRIES && status != PL_OK &&
+    for (int try = 0; try < TRIES && status != PL_OK && status != PL_ERR_TIMEOUT &&
                       !__atomic_load_n(&m->stops, __ATOMIC_RELAXED);
          try++) {
         pl_web_request r = {.method = m->up ? "PUT" : "GET",
@@ -104,8 +106,17 @@ static void note_moves(moving *m, double seconds)
     client_line *line = &m->client->lines[m->home];
     uint64_t bytes = 0;
     for (size_t i = 0; i < m->n; i++) {
-        bytes += m->all[i].done ? m->all[i].len : 0;
-        m->all[i].blob->refused = m->all[i].blob->refused || !m->all[i].done;
+        const chunk_move *one = &m->all[i];
+        client_direct *b = one->blob;
+        bytes += one->done ? one->len : 0;
+        if (one->done || b->refused)
+            continue;
+        b->refused = true; /* from the first chunk on that did not come */
+        if (b->out) {
+            const size_t kept = (size_t)(one->at - b->out->data);
+            b->at -= b->out->len - kept;
+            b->out->len = kept;
+        }
     }
     line->link.repeated_bytes += m->n_moved > bytes ? m->n_moved - bytes : 0;
     double *rate = &line->direct_rate[m->up], now = (double)bytes / (seconds + 1e-6);

@@ -96,7 +96,8 @@ pl_status client_put_blobs(pl_client *c, int home, const client_blob *blobs,
 pl_status client_put_known_blob(pl_client *c, int home, const client_blob *blob);
 /* ---- client_direct.c ---- */
 /* Moves blobs of one home directly, and sets `moved` of those for which this was
- * possible; the others go through the home. A downloaded blob is not checked yet. */
+ * possible; the others go through the home, downloads from byte `at` on. A downloaded
+ * blob is not checked yet. */
 typedef struct client_direct {
     pl_hash hash;
     /* bytes: of a download, what is expected (0: not known), until the home has told;

@@ -200,12 +200,16 @@ pl_status pl_client_submit_task(pl_client *c, pl_submission *s, int n,
     for (int i = 0; i < n_asked; i++) {
         const client_answer to = {&results[i], texts[i], i < n ? &s[i].receipt : NULL,
                                   i < n};
-        if (all[i].name)
+        if (!all[i].name)
+            continue;
+        if (client_as_status(&all[i].answer) == PL_ERR_DAMAGED)
+            results[i] = PL_SUBMIT_UNKNOWN_BLOB; /* the home has dropped its bytes */
+        else
             PL_TRY(client_read_result(&all[i].answer, &to));
     }
     bool all_in = true;
     for (int i = 0; i < n; i++) {
-        /* a home that restarted has lost uploads; their updates are submitted again */
+        /* a home that lost uploads, or found them damaged, gets them again */
         if (results[i] == PL_SUBMIT_UNKNOWN_BLOB)
             PL_TRY(pl_client_submit(c, &s[i], &results[i], texts[i]));
         all_in = all_in && is_result_in(results[i]);

@@ -1,5 +1,5 @@
-/* Seals and opens leases. A record is read only after its MAC was checked, so a wrong
- * record can only come from the hub. */
+/* Seals and opens leases. Except by pl_lease_token, a record is read only after its MAC
+ * was checked, so a wrong record can only come from the hub. */
 #include "net/lease.h"
 
 void pl_lease_secret_create(pl_lease_secret *out)
@@ -43,6 +43,17 @@ void pl_lease_key(const pl_lease_secret *secret, const uint8_t *bytes, size_t le
     pl_hash mac;
     pl_hash_keyed("task key", secret->bytes, bytes, len, &mac);
     memcpy(out->bytes, mac.bytes, sizeof out->bytes);
+}
+
+uint64_t pl_lease_token(pl_bytes lease)
+{
+    const uint8_t *at = lease.at;
+    pl_reader r;
+    if (lease.len <= PL_HASH_BYTES)
+        return 0;
+    pl_reader_open(&r, "a lease", at + PL_HASH_BYTES, lease.len - PL_HASH_BYTES);
+    const uint64_t token = pl_get_u64(&r, PL_TAG_TOKEN, 0);
+    return pl_reader_status(&r) == PL_OK ? token : 0;
 }
 
 void pl_lease_sign(const pl_lease_secret *key, pl_message_type type,

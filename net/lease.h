@@ -47,6 +47,9 @@ void pl_lease_seal(const pl_lease_secret *secret, const pl_lease *lease,
                    pl_sealed_lease *out);
 void pl_lease_key(const pl_lease_secret *secret, const uint8_t *bytes, size_t len,
                   pl_lease_secret *out);
+/* Returns the token that a sealed lease claims to have; 0: it has none. Only a home can
+ * check the claim (pl_lease_open). */
+uint64_t pl_lease_token(pl_bytes lease);
 /* Computes the seal of a message, without its lease, seal and receipts. */
 void pl_lease_sign(const pl_lease_secret *key, pl_message_type type,
                    const pl_field *fields, const void *body, pl_hash *out);

@@ -173,15 +173,20 @@ static pl_status check_room(const staging *s, uint64_t bytes)
 
 /* Uploads of one lease stay as long as one of them begins or receives bytes, because a
  * task on a slow link needs long for all of them. Those without a lease have nothing in
- * common: at a relay they are the uploads of all the job's own workers. A question how
- * far an upload is does not count: where no large packet passes, small ones still do.
- */
+ * common. A question how far an upload is does not count: where no large packet passes,
+ * small ones still do. */
+void staging_touch(staging *s)
+{
+    const int64_t now = pl_now_ms();
+    for (staging_blob *b = s->owner ? s->first : NULL; b; b = b->next)
+        if (b->owner == s->owner)
+            b->touched_ms = now;
+}
+
 static void touch_uploads(staging *s, staging_blob *moved)
 {
     moved->touched_ms = pl_now_ms();
-    for (staging_blob *b = s->owner ? s->first : NULL; b; b = b->next)
-        if (b->owner == s->owner)
-            b->touched_ms = moved->touched_ms;
+    staging_touch(s);
 }
 
 /* Finds the upload of the piece, or begins it. */

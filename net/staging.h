@@ -111,6 +111,8 @@ staging_blob *staging_take(staging *s, const pl_hash *hash);
 void staging_free(staging *s, staging_blob *taken); /* accepts NULL */
 void staging_drop(staging *s, const pl_hash *hash);
 void staging_remove(staging *s, staging_blob *b);
+/* Notes that the owner sends other bytes, so that its uploads stay. */
+void staging_touch(staging *s);
 /* Drops the uploads of leases that sent no new byte for two minutes, or for 30 s if
  * their room is wanted; without a lease, uploads that got no new byte. If `all` is
  * true, drops every upload. */

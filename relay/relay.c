@@ -88,12 +88,14 @@ static pl_status answer_error(relay *r, const pl_peer *peer, uint64_t request,
 }
 
 /* Lets the next calls use the uploads of this peer, so that no key can fill the memory,
- * or damage the uploads of another. */
-static void own_uploads(relay *r, const pl_peer *peer)
+ * or damage the uploads of another. Those of the job's own workers belong to leases,
+ * which nobody checks here. */
+static void own_uploads(relay *r, const pl_peer *peer, pl_bytes lease)
 {
     staging *s = &r->uploads;
     memset(&s->holder, 0, sizeof s->holder);
-    s->share = s->owner = 0;
+    s->share = 0;
+    s->owner = pl_lease_token(lease);
     if (peer->own)
         return;
     s->holder = peer->key;
@@ -109,12 +111,12 @@ static pl_status on_put_blob(relay *r, const pl_peer *peer, pl_message *m)
 {
     staging_piece p;
     uint64_t there = 0, n = 0, held = 0;
-    own_uploads(r, peer);
+    const bool good = staging_read(m, &p) == PL_OK;
+    own_uploads(r, peer, good ? p.lease : (pl_bytes){0});
     /* the bytes of the key's updates that wait in groups */
     for (size_t i = 0; i < r->n_questions; i++)
         if (pl_pubkey_equal(&r->questions[i].peer.key, &peer->key))
             held += r->questions[i].bytes;
-    const bool good = staging_read(m, &p) == PL_OK;
     const void *head = !good ? NULL : p.len > 0 ? p.data : p.head.at;
     const bool is_kept =
         good &&
@@ -124,6 +126,8 @@ static pl_status on_put_blob(relay *r, const pl_peer *peer, pl_message *m)
           pl_codec_claims_homomorphic(head, p.len > 0 ? p.len : p.head.len, &n) &&
           n <= r->uploads.limit / sizeof(float)));
     if (!is_kept) {
+        if (good && p.len > 0) /* the state of a task whose updates wait here */
+            staging_touch(&r->uploads);
         relay_question *q = new_question(r, RELAY_PASSED, peer, m->request);
         q->asks_room = good && p.len == 0;
         return forward_question(r, q->id, m);
@@ -132,8 +136,11 @@ static pl_status on_put_blob(relay *r, const pl_peer *peer, pl_message *m)
                                  : staging_open(&r->uploads, &p, &there);
     if (status == PL_ERR_PROTO && !staging_has(&r->uploads, &p.hash))
         return pass_question(r, peer, m); /* the relay takes no more of this key */
+    /* the relay's lack of memory passes; a worker would end for its own */
     if (status != PL_OK)
-        return answer_error(r, peer, m->request, status, pl_last_error());
+        return answer_error(r, peer, m->request,
+                            status == PL_ERR_NOMEM ? PL_ERR_BUSY : status,
+                            pl_last_error());
     pl_message a = {0};
     a.request = m->request;
     PL_SAY(&a, PUT_STATE, put_state, .offset = there);
@@ -163,9 +170,11 @@ static pl_status on_submit(relay *r, const pl_peer *peer, pl_message *m)
     }
     relay_part *part = pl_alloc(sizeof *part);
     bool whole = false;
-    own_uploads(r, peer);
-    if (pl_submission_read(m, &part->submit) == PL_OK)
+    if (pl_submission_read(m, &part->submit) == PL_OK) {
+        const pl_submission_proof *proof = part->submit.proofs;
+        own_uploads(r, peer, (pl_bytes){proof->lease, proof->len});
         part->blob = staging_take(&r->uploads, &part->submit.update);
+    }
     if (part->blob) {
         pl_blob_hash(part->blob->data, part->blob->bytes, &hash);
         whole = pl_hash_equal(&hash, &part->blob->hash);

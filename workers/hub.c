@@ -442,15 +442,18 @@ static pl_status on_release(hub *h, const pl_peer *peer, pl_message *m, pl_messa
         return hub_leave(h, peer, m, a);
     PL_CHECK(PL_HEAR(m, release, &q));
     PL_CHECK(read_report(h, peer, q.name, q.phase, q.task, &rep));
-    const uint64_t why = q.status;
-    const char *text = q.text ? q.text : "";
-    if (why >= PL_STATUS_COUNT)
+    if (q.status >= PL_STATUS_COUNT)
         return pl_fail(PL_ERR_PROTO, "a RELEASE has the unknown status %llu",
-                       (unsigned long long)why);
+                       (unsigned long long)q.status);
+    const bool unreached = pl_is_unreached((pl_status)q.status);
+    /* a home that the hub does not reach either is not the worker's fault */
+    const pl_status why =
+        unreached && !hub_reaches_homes(h, pl_now_ms()) ? PL_OK : (pl_status)q.status;
+    const char *text = q.text ? q.text : "";
     hub_end_task(&h->workers[rep.worker], rep.path);
     a->type = PL_MSG_OK;
     hub_audit *audit = hub_audit_of(h, m->token, rep.worker);
-    const bool fault = pl_is_machine_fault((pl_status)why);
+    const bool fault = pl_is_machine_fault(why) || pl_is_unreached(why);
     const bool failed = why != PL_OK && !fault;
     if (audit)
         hub_audit_release(h, audit, failed ? text : NULL);
@@ -475,7 +478,7 @@ static pl_status on_release(hub *h, const pl_peer *peer, pl_message *m, pl_messa
     if (held && fault)
         hub_note_fault(h, rep.worker, text);
     if (held && failed)
-        return hub_note_failure(h, rep.path, rep.worker, (pl_status)why, text);
+        return hub_note_failure(h, rep.path, rep.worker, why, text);
     return PL_OK;
 }
 

@@ -44,6 +44,14 @@ bool hub_homes_ready(const hub *h)
     return true;
 }
 
+bool hub_reaches_homes(const hub *h, int64_t now_ms)
+{
+    bool all = hub_homes_ready(h);
+    for (int i = 0; i < h->n_homes; i++)
+        all = all && now_ms - h->homes[i].heard_ms <= 2 * STATE_MS;
+    return all;
+}
+
 pl_status hub_send_home(hub_home *home, pl_message *m)
 {
     if (m->request == 0)

@@ -317,6 +317,8 @@ pl_status hub_fence(hub *h, plan_path *path);
  * them. */
 pl_status hub_tell_ended_leases(hub *h);
 bool hub_homes_ready(const hub *h);
+/* Whether they are, and all have answered just now. */
+bool hub_reaches_homes(const hub *h, int64_t now_ms);
 /* Applies some records of the homes' states. Returns true if more records are left. */
 bool hub_apply_some(hub *h);
 /* Sends a message to a home. Takes ownership of the message's body. Gives the message a

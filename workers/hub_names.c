@@ -6,9 +6,9 @@
  * of them. The job's own keys belong to the operator, who may start any number of
  * workers. A failure of such a worker counts only for that worker.
  *
- * A fault of a worker's machine (no disk space, no memory, no device) says nothing
- * about the task. It bars the worker at once, for 5 s at first, and never counts
- * against the task.
+ * A fault of a worker's machine (no disk space, no memory, no device, no way to the
+ * homes) says nothing about the task. It bars the worker at once, for 5 s at first, and
+ * never counts against the task.
  *
  * A worker that fails FAILURES_MAX tasks in a row is barred: for some time it gets no
  * task, each time twice as long as before. A job ends if a task has failed FAILURES_MAX
@@ -450,27 +450,38 @@ bool hub_is_barred(const hub_worker *w, int64_t now_ms)
 /* An honest worker does not need more than OVERDUE_TIMES the usual time of a task, plus
  * OVERDUE_TTLS lifetimes of a lease; each phase that it must repeat counts as a task.
  * Each further worker has twice as long, because the fast ones may have left. */
-double hub_overdue_s(const hub *h, const plan_arm *arm, double n_tasks)
+static double overdue_s(const hub *h, double usual_s, double n_tasks)
 {
     return 1e-3 * OVERDUE_TTLS * (double)h->options->ttl_ms +
-           OVERDUE_TIMES * hub_usual_s(arm) * n_tasks;
+           OVERDUE_TIMES * usual_s * n_tasks;
+}
+
+double hub_overdue_s(const hub *h, const plan_arm *arm, double n_tasks)
+{
+    return overdue_s(h, hub_usual_s(arm), n_tasks);
 }
 
 /* Ends a lease that its worker has held far too long. A worker that renews a lease
- * again and again and delivers nothing would stop the path. Returns false if the lease
- * is not overdue, or if no usual time is known. */
+ * again and again and delivers nothing would stop the path. If it has delivered before,
+ * and now only sends, its way to the homes is broken: that is a fault of its machine.
+ * Returns false if the lease is not overdue, or if no usual time is known. */
 static bool end_overdue(hub *h, const plan_arm *arm, plan_path *path, hub_audit *audit,
                         int64_t now_ms)
 {
     const plan_lease lease = audit ? audit->lease : path->lease;
     const int64_t phase = audit ? lease.phase : path->phase;
-    const double usual_s = hub_usual_s(arm);
-    double n_tasks;
+    const bool sends = !audit && (lease.phase > phase || lease.stage == PLAN_SENDS);
+    double usual_s = hub_usual_s(arm), n_tasks;
     const double held_s = hub_held_s(arm, path, &lease, phase, now_ms, &n_tasks);
     char text[200];
+    /* before a task of the arm has ended: what this one took until it was sent */
+    if (usual_s <= 0 && sends && lease.phase == phase)
+        usual_s = 1e-3 * (double)(lease.step_ms - lease.granted_ms) / n_tasks;
     if (!lease.active || usual_s <= 0 ||
-        held_s <= ldexp(hub_overdue_s(h, arm, n_tasks), path->n_taken))
+        held_s <= ldexp(overdue_s(h, usual_s, n_tasks), path->n_taken))
         return false;
+    const hub_worker *w = &h->workers[lease.worker];
+    const bool fault = sends && (w->own_key || w->proven);
     snprintf(text, sizeof text,
              "it held the lease of %.60s for %.0f s without delivering a result; such "
              "a task usually takes %.1f s",
@@ -479,12 +490,16 @@ static bool end_overdue(hub *h, const plan_arm *arm, plan_path *path, hub_audit 
     if (audit) {
         hub_audit_release(h, audit, NULL);
     } else {
-        hub_note_taken(h, (int)(arm - h->tasks.arms), path, &lease, now_ms);
+        if (!fault)
+            hub_note_taken(h, (int)(arm - h->tasks.arms), path, &lease, now_ms);
         plan_release(&h->tasks, path, lease.token, lease.worker, false);
     }
     pl_log(PL_LOG_WARN, "lease.overdue", "task=%s worker=%s reason=\"%s\"", path->name,
-           h->workers[lease.worker].name, text);
-    count_failure(h, lease.worker, text);
+           w->name, text);
+    if (fault)
+        hub_note_fault(h, lease.worker, text);
+    else
+        count_failure(h, lease.worker, text);
     return true;
 }
 

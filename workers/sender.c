@@ -7,13 +7,17 @@
 #include <math.h>
 #include <stdatomic.h>
 
-enum { LOOK_MS = 50 };
+/* LEAVE_MS: after a worker was told to stop, its results wait for homes only as long as
+ * a byte moves in this time */
+enum { LOOK_MS = 50, LEAVE_MS = 60000 };
 
 struct sender {
     pl_client *homes;
     peer *offers;
     worker_task *task; /* the task that is being sent */
     double began;      /* when its sending began */
+    uint64_t moved;    /* bytes that had moved by moved_ms */
+    int64_t moved_ms;
     /* token of the last task if its sending failed, or if the homes have another
      * worker's results; otherwise 0 */
     uint64_t failed;
@@ -34,6 +38,10 @@ static void publish_link(sender *s)
     pl_link l;
     struct sender_link *to = &s->link;
     pl_client_link(s->homes, &l);
+    if (l.up_bytes + l.down_bytes != s->moved || !worker_is_told_to_stop(s->options)) {
+        s->moved = l.up_bytes + l.down_bytes;
+        s->moved_ms = pl_now_ms();
+    }
     atomic_store(&to->up_rate, l.up_bytes_per_s);
     atomic_store(&to->down_rate, l.down_bytes_per_s);
     atomic_store(&to->rtt_ms, l.rtt_ms);
@@ -235,14 +243,25 @@ static pl_status pack(sender *s, int n_slots, parcel *p)
     return PL_OK;
 }
 
-static pl_status check_task_lease(void *context)
+static pl_status check_task_lease(const sender *s)
 {
-    sender *s = context;
-    publish_link(s);
     if (s->task && worker_task_lost(s->task))
         return pl_fail(PL_ERR_STALE, "the lease of %s was given to another worker",
                        s->task->name);
     return PL_OK;
+}
+
+/* Runs while a call to the homes waits. */
+static pl_status check_wait(void *context)
+{
+    sender *s = context;
+    publish_link(s);
+    if (pl_now_ms() - s->moved_ms > LEAVE_MS)
+        return pl_fail(PL_ERR_TIMEOUT,
+                       "the worker leaves, and for %d s no home took a byte of its "
+                       "results",
+                       LEAVE_MS / 1000);
+    return check_task_lease(s);
 }
 
 /* Returns for how many seconds it is worth to wait for something that may never come.
@@ -336,6 +355,7 @@ static pl_status submit_results(sender *s, parcel *p, const pl_path_state *state
     const bool uploads = pl_phase_uploads(&task->arm->arm, state->phase);
     const pl_sealed_lease *used;
     pl_status status;
+    s->moved_ms = pl_now_ms(); /* it is no home that has taken the time until now */
     do {
         used = worker_task_lease(task);
         pl_client_act_under(s->homes, used);
@@ -431,6 +451,7 @@ static pl_status send_results(sender *s)
     if (s->offers && task->layout.last >= 0)
         offer(s, &p);
     pl_queue_push(s->packed, task);
+    s->moved_ms = pl_now_ms();
     float *result = task->job.state;
     if (task->layout.last >= 0)
         status = keep_first_updates(s, &p, &result);
@@ -513,7 +534,7 @@ pl_status sender_create(const worker *w, sender **out)
                                  .n_homes = w->n_homes,
                                  .patience_ms = w->options->patience_ms,
                                  .direct = w->options->direct,
-                                 .idle = check_task_lease,
+                                 .idle = check_wait,
                                  .idle_context = s};
     PL_TRY(pl_client_create(&options, &s->homes));
     PL_TRY(pl_queue_create(&s->packed));

@@ -10,8 +10,10 @@ enum {
     NO_HURRY_MS = 200,
     EARLY_MS = 250,
     REACH_MS = 1000, /* time for the first contact with a hub */
-    /* a worker that leaves waits so long for a hub or home that is away */
-    DRAIN_AWAY_MS = 60000
+    /* A worker that leaves waits so long for a hub or home that is away. And no worker
+     * waits longer for data from a home: if it is this worker that does not reach the
+     * home, another one can do the task. */
+    AWAY_MS = 60000
 };
 
 static bool must_stop_worker(const worker *w)
@@ -69,7 +71,8 @@ static pl_status give_task_up(worker *w, worker_task *task, pl_status why,
     w->shuns_peers = w->shuns_peers || task->deceived;
     if (why == PL_ERR_STALE || worker_task_lost(task))
         return PL_OK;
-    PL_CHECK(worker_tell_release(w, task, worker_is_passing(why) ? PL_OK : why, text));
+    const bool blames_nobody = worker_is_passing(why) && !pl_is_unreached(why);
+    PL_CHECK(worker_tell_release(w, task, blames_nobody ? PL_OK : why, text));
     w->ask_after_ms = pl_now_ms() + NO_HURRY_MS;
     const bool is_fatal = why == PL_ERR_DEVICE || why == PL_ERR_NOMEM ||
                           why == PL_ERR_UNSUPPORTED || why == PL_ERR_NOPERM;
@@ -616,7 +619,7 @@ static pl_status drain_worker(worker *w)
          * worker that stays */
         bool late =
             (w->options->grace_ms > 0 && pl_now_ms() - start > w->options->grace_ms) ||
-            note_away(w) > DRAIN_AWAY_MS;
+            note_away(w) > AWAY_MS;
         if (late || __atomic_load_n(w->options->stop, __ATOMIC_RELAXED) > 1) {
             /* gives back all tasks unfinished, so that other workers need not wait
              * until the leases expire */
@@ -666,7 +669,9 @@ static pl_status join_hub(worker *w)
         list[i] = w->homes_at[i];
     pl_client_options options = {.homes = list,
                                  .n_homes = w->n_homes,
-                                 .patience_ms = w->options->patience_ms,
+                                 .patience_ms = w->options->patience_ms < AWAY_MS
+                                                    ? w->options->patience_ms
+                                                    : AWAY_MS,
                                  .direct = w->options->direct,
                                  .idle = worker_go_on,
                                  .idle_context = w};

@@ -196,7 +196,8 @@ typedef struct worker {
     double free_since; /* time since which the trainer has had no job */
 } worker;
 
-/* Whether the failure says nothing about the task or this machine. */
+/* Whether the failure passes and says nothing about the task. Whether this machine is
+ * at fault that did not reach a home, the hub decides (pl_is_unreached). */
 static inline bool worker_is_passing(pl_status why)
 {
     return why == PL_ERR_BUSY || why == PL_ERR_NET || why == PL_ERR_TIMEOUT ||

@@ -14,7 +14,9 @@
  *   3. The leased task continues from the last of them (task->after).
  *
  * The repeated phases run while the leased task is being fetched, so its lease is
- * renewed, and no other task begins.
+ * renewed, and no other task begins. If a home does not answer, or does not know the
+ * lease's seal after a restart of the hub, the fetch of a phase is tried again for as
+ * long as the phases before it have taken, since they would have to be repeated again.
  *
  * The hash of the state made here must equal the hash that the first worker reported.
  * On a different kind of device it differs, because devices round differently. On the
@@ -264,39 +266,60 @@ static pl_status run_remake(worker *w, worker_task *one)
     return one->status == PL_OK ? PL_OK : pl_fail(one->status, "%s", one->error);
 }
 
+/* A repeated phase of the task, which begins with the state that `before` left. */
+static worker_task *make_remake(const worker_task *task, int64_t phase,
+                                worker_task *before)
+{
+    worker_task *one = pl_alloc(sizeof *one);
+    pl_copy_text(one->name, sizeof one->name, task->name);
+    one->after = before;
+    one->path = task->path;
+    one->replica = task->replica;
+    one->phase = phase;
+    one->arm = task->arm;
+    one->shard = task->shard;
+    one->layout = task->layout;
+    one->n_params = task->n_params;
+    one->steps = task->arm->arm.inner.tau;
+    one->again = one->remakes = true;
+    one->known.phase = phase;
+    one->known.moments = task->known.moments;
+    if (phase + 1 == task->phase)
+        one->wanted = task->known.made;
+    return one;
+}
+
 /* Repeats the phases since the newest uploaded state. The leased task then continues
  * from the last of them, which it owns. */
 static pl_status repeat_phases(worker *w, worker_task *task)
 {
     const int64_t first = task->phase - task->known.repeats;
     const double began = pl_now();
+    double worked_s = 0, waited_s = 0;
     worker_task *last = NULL;
     pl_log(PL_LOG_INFO, "state.repeating", "task=%s phase=%lld first=%lld worker=%s",
            task->name, (long long)task->phase, (long long)first, task->known.worker);
-    for (int64_t phase = first; phase < task->phase; phase++) {
-        worker_task *one = pl_alloc(sizeof *one);
-        pl_copy_text(one->name, sizeof one->name, task->name);
-        one->after = last;
-        one->path = task->path;
-        one->replica = task->replica;
-        one->phase = phase;
-        one->arm = task->arm;
-        one->shard = task->shard;
-        one->layout = task->layout;
-        one->n_params = task->n_params;
-        one->steps = task->arm->arm.inner.tau;
-        one->again = one->remakes = true;
-        one->known.phase = phase;
-        one->known.moments = task->known.moments;
-        if (phase + 1 == task->phase)
-            one->wanted = task->known.made;
+    for (int64_t phase = first; phase < task->phase;) {
+        const double tried = pl_now();
+        worker_task *one = make_remake(task, phase, last);
+        pl_client_act_under(w->homes, worker_task_lease(task)); /* the newest seal */
         pl_status status = run_remake(w, one);
-        worker_task_free(&last);
+        if (status == PL_OK) {
+            worker_task_free(&last);
+            last = one;
+            worked_s += pl_now() - tried;
+            phase++;
+            continue;
+        }
+        drop_remake(w, one);
+        waited_s += pl_now() - tried;
+        const bool passes = pl_is_unreached(status) || status == PL_ERR_STALE;
+        if (passes && waited_s < worked_s)
+            status = wait_turn(w);
         if (status != PL_OK) {
-            drop_remake(w, one);
+            worker_task_free(&last);
             return status;
         }
-        last = one;
     }
     if (!last)
         return PL_OK; /* there was nothing to repeat */

@@ -29,6 +29,13 @@ static inline bool pl_is_machine_fault(pl_status why)
            why == PL_ERR_NOPERM || why == PL_ERR_UNSUPPORTED;
 }
 
+/* Whether a worker that failed in this way did not reach a home. Only the hub knows
+ * whether the home is away, or this is a fault of the worker's machine. */
+static inline bool pl_is_unreached(pl_status why)
+{
+    return why == PL_ERR_NET || why == PL_ERR_TIMEOUT;
+}
+
 /* ---- hub ---- */
 /* Whether an idle worker may also do a task that a slow worker has (hub_backup.c):
  * never, only if both have the same kind of device, or with any device. */
@@ -65,7 +72,8 @@ typedef struct pl_worker_options {
     bool recompute;
     /* limit of the cache for modules and optimizer states in memory */
     uint64_t cache_bytes;
-    /* how long the hub or a home may be unreachable before the worker ends */
+    /* how long the hub may be unreachable before the worker ends; for data from a home
+     * it waits at most a minute of it */
     int patience_ms;
     /* addresses of relays that the worker uses instead of the homes that the hub
      * names */

@@ -4,8 +4,12 @@
 #include "codec/codec.h"
 #include "net/net.h"
 
+#include <arpa/inet.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "tests/support/suite.h"
 
@@ -28,6 +32,7 @@ typedef enum habit {
 } habit;
 
 enum {
+    MIB = 1 << 20,
     BYTES = 9 * PL_WIRE_DATA_MAX + 12345,
     HELD = 3,
     SMALL = 3,
@@ -58,6 +63,7 @@ typedef struct fake {
     pl_direct direct;
     const char *urls;
     uint64_t claimed;
+    int service; /* port of a service whose URLs the client gets; 0: none */
     atomic_bool stop;
 } fake;
 
@@ -115,9 +121,12 @@ static void answer_piece(fake *f, const pl_peer *peer, pl_message *q)
         most = 30000;
     pl_message_init(&a, PL_MSG_BLOB);
     a.request = q->request;
-    if (f->urls && pl_field_count(&r, PL_TAG_DIRECT) > 0) {
+    if ((f->urls || f->service) && pl_field_count(&r, PL_TAG_DIRECT) > 0) {
         PL_SAY(&a, BLOB, blob, .total = f->claimed, .direct = 1);
-        pl_buf_append(&a.data, f->urls, strlen(f->urls));
+        if (f->urls)
+            pl_buf_append(&a.data, f->urls, strlen(f->urls));
+        for (uint64_t i = at / MIB; f->service && i * MIB < BYTES; i++)
+            pl_buf_printf(&a.data, "http://127.0.0.1:%d/%d\n", f->service, (int)i);
         assert_ok(pl_wire_send_to(f->socket, peer, &a));
         pl_message_destroy(&a);
         return;
@@ -359,6 +368,85 @@ PL_TEST(a_service_that_does_not_answer_costs_no_blob)
               .claimed = BYTES};
     fetch_all(&f);
     assert_int_equal(f.bytes_asked, BYTES);
+}
+
+/* A service that keeps the chunks of `data`, except the last one. */
+typedef struct service {
+    int socket, port;
+    bool lies;
+    pl_thread *thread;
+} service;
+
+static void answer_http(const service *s, int line)
+{
+    char text[4096] = "", head[128];
+    size_t len = 0;
+    ssize_t got = 1;
+    while (got > 0 && !strstr(text, "\r\n\r\n") && len < sizeof text - 1) {
+        got = recv(line, text + len, sizeof text - 1 - len, 0);
+        len += got > 0 ? (size_t)got : 0;
+    }
+    const long i = strncmp(text, "GET /", 5) == 0 ? strtol(text + 5, NULL, 10) : -1;
+    if (i < 0 || i >= BYTES / MIB)
+        return; /* the connection ends without an answer */
+    const int n = snprintf(head, sizeof head,
+                           "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n"
+                           "Connection: close\r\n\r\n",
+                           MIB);
+    const uint8_t *at = data + (s->lies ? 1 : i * MIB), *end = at + MIB;
+    bool sent = send(line, head, (size_t)n, MSG_NOSIGNAL) == n;
+    while (sent && at < end) {
+        const ssize_t now = send(line, at, (size_t)(end - at), MSG_NOSIGNAL);
+        sent = now > 0;
+        at += sent ? now : 0;
+    }
+}
+
+static void run_service(void *context)
+{
+    const service *s = context;
+    for (int line; (line = accept(s->socket, NULL, NULL)) >= 0; close(line))
+        answer_http(s, line);
+}
+
+static void open_service(service *s)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET,
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof at;
+    s->socket = socket(AF_INET, SOCK_STREAM, 0);
+    assert_true(s->socket >= 0);
+    assert_int_equal(bind(s->socket, (struct sockaddr *)&at, sizeof at), 0);
+    assert_int_equal(listen(s->socket, 32), 0);
+    assert_int_equal(getsockname(s->socket, (struct sockaddr *)&at, &len), 0);
+    s->port = ntohs(at.sin_port);
+    assert_ok(pl_thread_start("service", run_service, s, &s->thread));
+}
+
+static void close_service(service *s)
+{
+    shutdown(s->socket, SHUT_RDWR);
+    pl_thread_join(&s->thread);
+    close(s->socket);
+}
+
+PL_TEST(what_a_service_has_sent_is_not_sent_again_by_the_home)
+{
+    for (int lies = 0; lies < 2; lies++) {
+        service s = {.lies = lies};
+        open_service(&s);
+        fake f = {.bytes = BYTES,
+                  .direct = PL_DIRECT_OWN,
+                  .service = s.port,
+                  .claimed = BYTES};
+        pl_web *web = NULL;
+        const bool has_web = pl_web_open(&web) == PL_OK; /* else all is sent */
+        pl_web_close(&web);
+        fetch_all(&f);
+        const uint64_t rest = BYTES % MIB;
+        assert_int_equal(f.bytes_asked, !has_web ? BYTES : lies ? rest + BYTES : rest);
+        close_service(&s);
+    }
 }
 
 PL_TEST(memory_follows_what_has_arrived_not_what_was_announced)

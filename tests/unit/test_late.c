@@ -400,6 +400,23 @@ FIXTURE_TEST(lease_that_was_held_for_too_long_is_not_renewed)
     assert_int_equal(f->workers[0].n_failures, 1);
 }
 
+/* It has trained, and its way to the homes is broken. No task of the arm has ended. */
+FIXTURE_TEST(results_that_cannot_be_sent_bar_a_machine_and_are_no_failure)
+{
+    plan_lease *lease = begin(f, 0);
+    lease->stage = PLAN_SENDS;
+    lease->step_ms = lease->granted_ms + 1000;
+    const int64_t end = lease->granted_ms + 20001 + 10 * TTL;
+    hub_end_overdue(&f->h, end - 2);
+    assert_true(lease->active);
+    hub_end_overdue(&f->h, end);
+    assert_false(lease->active);
+    assert_true(hub_is_barred(&f->workers[0], pl_now_ms()));
+    assert_int_equal(f->workers[0].n_failures, 0);
+    assert_int_equal(lease->failures, 0);
+    assert_float_equal(hub_task_s(&f->workers[0], &f->h.tasks.arms[0].arm), 1, 1e-6);
+}
+
 FIXTURE_TEST(failure_of_a_backup_is_not_the_holders)
 {
     plan *p = &f->h.tasks;

@@ -1,8 +1,9 @@
-/* folder: relay; label: integration
+/* folder: relay; label: integration; alone
  *
  * Tests a relay between workers and a real home. A sum of updates must give the same
  * version as the single updates, with fewer bytes. This must also hold if a process is
  * killed, or if an update reaches the home in two ways. */
+#include "tests/support/passing_time.h"
 #include "tests/support/relay_fixture.h"
 #include "relay/relay.h"
 
@@ -24,6 +25,8 @@ static void run_near_relay(void *context)
     r->status = pl_relay_run(&r->options, &r->report);
 }
 
+static uint64_t near_bytes = 64 << 20; /* what the next one may hold in memory */
+
 static void open_near_relay(near_relay *r, fixture *f, int expect, int wait_ms)
 {
     OWNED(pl_buf_destroy) pl_buf text = {0};
@@ -35,7 +38,7 @@ static void open_near_relay(near_relay *r, fixture *f, int expect, int wait_ms)
                                     .expect = expect,
                                     .wait_ms = wait_ms,
                                     .patience_ms = PATIENCE_MS,
-                                    .staging_bytes = 64 << 20,
+                                    .staging_bytes = near_bytes,
                                     .stop = &r->stop};
     assert_ok(pl_thread_start("relay", run_near_relay, r, &r->thread));
     for (int i = 0; i < 500 && !pl_path_exists(r->ready); i++)
@@ -181,6 +184,67 @@ PL_TEST(tasks_do_not_wait_for_updates_that_nobody_can_send)
     assert_int_equal(j.w[0].result, PL_SUBMIT_ACCEPTED);
     assert_int_equal(j.w[1].result, PL_SUBMIT_ACCEPTED);
     assert_true(pl_now_ms() - start < WAIT_LONG_MS / 2);
+}
+
+/* A worker sends its updates, then its state, which the relay passes on: on a slow link
+ * that takes longer than abandoned uploads stay. */
+PL_TEST(updates_wait_in_a_relay_as_long_as_the_state_of_their_task_is_sent)
+{
+    enum { LONG_S = 100, PIECES = 3 };
+    OWNED(close_near_job) near_job j;
+    char name[96];
+    OWNED(pl_buf_destroy) pl_buf bytes = {0};
+    pl_submission s;
+    pl_link link;
+    pl_hash hash;
+    pl_version_facts facts;
+    uint8_t state[PIECES] = {1, 2, 3};
+    open_near_job(&j, "i8-shared", 0, 50);
+    worker w = {.job = &j.f, .address = j.r.address};
+    OWNED(pl_client_destroy) pl_client *client = open_client(w.address);
+    fill(&w, client, SLOT_EMBED, name, &bytes, &s);
+    assert_ok(pl_client_put_blob(client, name, s.data, s.bytes, &hash));
+    for (int i = 0; i < PIECES; i++) {
+        assert_ok(pl_client_put_blob(client, name, &state[i], 1, &hash));
+        let_pass(LONG_S);
+        /* the relay looks for abandoned uploads before it passes the answer */
+        assert_ok(pl_client_get_version(client, name, 0, &facts));
+    }
+    assert_ok(pl_client_submit(client, &s, &w.result, w.text));
+    assert_int_equal(w.result, PL_SUBMIT_ACCEPTED);
+    pl_client_link(client, &link);
+    assert_int_equal(link.up_bytes, s.bytes + PIECES);
+    close_near_relay(&j.r);
+}
+
+/* ERR_NOMEM would end a worker: it would mean the memory of its own machine. */
+PL_TEST(relay_without_memory_lets_workers_wait)
+{
+    OWNED(close_near_job) near_job j;
+    char name[96];
+    OWNED(pl_buf_destroy) pl_buf bytes = {0};
+    OWNED(pl_wire_close) pl_socket *socket = NULL;
+    OWNED(pl_message_destroy) pl_message m = {0}, a = {0};
+    pl_submission s;
+    near_bytes = 1ull << 60;
+    open_near_job(&j, "i8-shared", 0, 50);
+    near_bytes = 64 << 20;
+    worker w = {.job = &j.f};
+    fill(&w, j.f.client, SLOT_EMBED, name, &bytes, &s);
+    m.request = pl_wire_next_request();
+    PL_SAY(&m, PUT_BLOB, put_blob, .blob = {{1}}, .total = 1ull << 50,
+           .head = {s.data, PL_PUT_HEAD});
+    assert_ok(pl_wire_connect(j.r.address, &socket));
+    assert_ok(pl_wire_send(socket, &m));
+    pl_status status = PL_ERR_TIMEOUT;
+    for (int i = 0; i < 3000 && status == PL_ERR_TIMEOUT; i++) {
+        pl_sleep_ms(i > 0 ? 10 : 0);
+        status = pl_wire_recv(socket, NULL, &a);
+    }
+    assert_ok(status);
+    assert_int_equal(a.type, PL_MSG_ERR);
+    assert_int_equal(pl_wire_error_of(&a), PL_ERR_BUSY);
+    close_near_relay(&j.r);
 }
 
 PL_TEST(relay_killed_with_updates_in_its_hands_loses_none)

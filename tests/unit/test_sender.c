@@ -1,11 +1,12 @@
-/* folder: workers; label: unit
+/* folder: workers; label: unit; alone
  *
  * Tests that the results of a finished phase are kept while a home, a relay or the hub
  * is away. The test is the home; the sender has its thread. */
 #include "workers/worker_internal.h"
+#include "tests/support/passing_time.h"
 #include "tests/support/home_fixture.h"
 
-enum { SHORT_MS = 100, REFUSALS = 3 };
+enum { SHORT_MS = 100, DAY_MS = 86400000, REFUSALS = 3 };
 
 typedef struct scene {
     pl_worker_options options;
@@ -15,6 +16,7 @@ typedef struct scene {
     pl_socket *home;
     pl_lease_secret secret; /* of the hub that the home knows */
     pl_status refusal;      /* how the home answers results; PL_OK: it takes them */
+    bool hangs;             /* the home answers nothing, which counts as refused */
     int n_refused, n_taken;
 } scene;
 
@@ -101,6 +103,9 @@ static void turn_home(scene *s)
     while (pl_wire_recv(s->home, &from, &m) == PL_OK) {
         OWNED(pl_message_destroy) pl_message a = {0};
         pl_msg_put_blob put;
+        s->n_refused += s->hangs;
+        if (s->hangs)
+            continue;
         if (m.type == PL_MSG_PUT_BLOB) {
             assert_ok(PL_HEAR(&m, put_blob, &put));
             PL_SAY(&a, PUT_STATE, put_state, .offset = put.total);
@@ -155,6 +160,34 @@ FIXTURE_TEST(results_of_a_worker_that_leaves_wait_no_longer_than_its_patience)
     for (int i = 0; i < 12000 && !sender_take(s->w.out); i++)
         pl_sleep_ms(5);
     assert_int_equal(s->task->status, PL_ERR_TIMEOUT);
+}
+
+/* The patience of a worker that joined. */
+static void leave(scene *s, pl_status refusal, bool hangs)
+{
+    enum { LEAVE_S = 61 };
+    static volatile sig_atomic_t stop = 1;
+    sender_destroy(s->w.out);
+    s->options.patience_ms = DAY_MS;
+    s->options.stop = &stop;
+    s->refusal = refusal;
+    s->hangs = hangs;
+    assert_ok(sender_create(&s->w, &s->w.out));
+    sender_push(s->w.out, s->task);
+    assert_false(comes_back(s, 1));
+    let_pass(LEAVE_S);
+    assert_true(comes_back(s, INT32_MAX));
+    assert_int_equal(s->task->status, PL_ERR_TIMEOUT);
+}
+
+FIXTURE_TEST(results_of_a_worker_that_leaves_wait_a_minute_for_a_home_that_hangs)
+{
+    leave(s, PL_OK, true);
+}
+
+FIXTURE_TEST(results_of_a_worker_that_leaves_wait_a_minute_for_a_busy_home)
+{
+    leave(s, PL_ERR_BUSY, false);
 }
 
 /* A relay gives up an update when its home is away, or when it ends itself. */

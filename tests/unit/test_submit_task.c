@@ -1,8 +1,8 @@
 /* folder: net; label: integration
  *
- * Sends a whole task to homes that refuse one of its updates, lose a message, or have
- * no memory for uploads. A real home does this only sometimes. Each home of this test
- * is a few lines of code and does it every time. */
+ * Sends a whole task to homes that refuse one of its updates, lose a message, find
+ * uploads damaged, or have no memory for them. A real home does this only sometimes.
+ * Each home of this test is a few lines of code and does it every time. */
 #include "net/client_internal.h"
 #include "net/net.h"
 
@@ -23,7 +23,8 @@ typedef struct fake_home {
     /* How many uploads it has room for (0: no limit), and how many it holds. */
     int room, held;
     int n_updates;
-    atomic_int n_paths, n_busy, stop;
+    int damages; /* of so many submissions it says that their bytes are damaged */
+    atomic_int n_damaged, n_paths, n_busy, stop;
 } fake_home;
 
 static void answer_result(pl_message *a, pl_submit_result result)
@@ -54,6 +55,10 @@ static void answer(fake_home *h, const pl_message *m, pl_message *a)
 {
     if (m->type == PL_MSG_PUT_BLOB) {
         take_upload(h, m, a);
+    } else if (h->damages > 0) {
+        h->damages--;
+        atomic_fetch_add(&h->n_damaged, 1);
+        pl_wire_error(a, 0, PL_ERR_DAMAGED, "other bytes");
     } else if (m->type == PL_MSG_SUBMIT && h->loses_first) {
         h->loses_first = false;
     } else if (m->type == PL_MSG_SUBMIT) {
@@ -216,6 +221,24 @@ PL_TEST(task_larger_than_the_room_for_uploads_goes_in_parts)
     /* Room for all updates is asked for at once: 4 wait, then 2, then the state. */
     assert_int_equal(atomic_load(&j->homes[0].n_busy),
                      (UPDATES - 2) + (UPDATES - 4) + 1);
+}
+
+/* A finished phase is not lost because bytes were damaged on their way. */
+PL_TEST(damaged_uploads_are_sent_again)
+{
+    OWNED(close_job) job *j = open_job(1);
+    j->homes[0].damages = UPDATES + 1;
+    j->homes[0].wants = UPDATES;
+    assert_ok(send_task(j));
+    assert_all(j, PL_SUBMIT_ACCEPTED);
+}
+
+PL_TEST(uploads_that_are_always_damaged_end_the_task)
+{
+    OWNED(close_job) job *j = open_job(1);
+    j->homes[0].damages = 1000;
+    assert_int_equal(send_task(j), PL_ERR_DAMAGED);
+    assert_in_range(atomic_load(&j->homes[0].n_damaged), UPDATES + 2, 3 * UPDATES);
 }
 
 static int end_wire(void **state)

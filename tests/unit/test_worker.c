@@ -1,4 +1,4 @@
-/* folder: workers; label: integration
+/* folder: workers; label: integration; alone
  *
  * Tests what a worker reports to its hub about a task whose data it cannot fetch. The
  * test acts as the hub and as the home. */
@@ -8,9 +8,11 @@
 
 #include <unistd.h>
 
+#include "tests/support/passing_time.h"
 #include "tests/support/suite.h"
 
-enum { TTL_MS = 400, PATIENCE_MS = 60000, TOKEN = 77 };
+/* the worker has joined, so it has the patience of a day */
+enum { TTL_MS = 400, PATIENCE_MS = 60000, DAY_MS = 86400000, TOKEN = 77 };
 static const char task_name[] = "mix/p01.r0";
 
 typedef struct scene {
@@ -32,7 +34,7 @@ static void run_worker(void *context)
         .cache = "/nonexistent",
         .backend = {.name = "ref", .n_threads = 1, .precision = "f32"},
         .cache_bytes = 1 << 20,
-        .patience_ms = PATIENCE_MS,
+        .patience_ms = DAY_MS,
         .stop = &s->stop};
     s->ended = pl_worker_run(&options);
 }
@@ -151,6 +153,26 @@ FIXTURE_TEST(arm_that_cannot_be_used_is_a_failure_of_its_task)
     pl_get_text(&r, PL_TAG_TEXT, 0, text, sizeof text);
     assert_string_equal(text, "the arm is damaged");
     assert_int_equal(pl_get_u64(&r, PL_TAG_STATUS, 0), PL_ERR_DAMAGED);
+}
+
+/* Perhaps it is only this worker that does not reach the home. */
+FIXTURE_TEST(home_that_is_silent_for_a_minute_ends_a_fetch)
+{
+    enum { MINUTE_S = 61, TIMES = 300 };
+    s->heard.type = 0;
+    /* what the kernel confirms after the first minute is a sign of life */
+    for (int i = 0; i < TIMES && s->heard.type != PL_MSG_RELEASE; i++) {
+        bool ready = false;
+        let_pass(MINUTE_S);
+        pl_wire_poll(&s->hub, 1, NULL, 0, 200, &ready);
+        while (s->heard.type != PL_MSG_RELEASE &&
+               pl_wire_recv(s->hub, &s->worker, &s->heard) == PL_OK)
+            continue;
+    }
+    assert_int_equal(s->heard.type, PL_MSG_RELEASE);
+    pl_reader r = assert_named(s);
+    assert_int_equal(pl_get_u64(&r, PL_TAG_STATUS, 0), PL_ERR_TIMEOUT);
+    hear(s, s->hub, PL_MSG_TASK_REQ);
 }
 
 FIXTURE_TEST(stop_ends_a_fetch_and_gives_the_task_back)
