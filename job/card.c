@@ -80,8 +80,7 @@ static pl_status put_data(const card *c, pl_buf *out)
                       (unsigned long long)tokens[i],
                       all > 0 ? 100.0 * (double)tokens[i] / (double)all : 0);
     }
-    pl_free(tokens);
-    pl_free(docs);
+    pl_free_all(tokens, docs);
 done:
     pl_tokens_close(&shard);
     pl_free_aligned(data);

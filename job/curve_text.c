@@ -108,8 +108,7 @@ pl_status curve_text_put(pl_run *r, pl_arm *arm, const pl_topology *t,
         pl_prefix_lm_nats(router, text, (int)len, nats);
         d.path_of[i] = pl_least_evidence(nats, n_paths);
     }
-    pl_free(nats);
-    pl_free(text);
+    pl_free_all(nats, text);
     pl_arm_hold(arm);
     arm->held_prefix = (int)r->cfg.prefix;
     for (int p = 0; p < arm->n_shards; p++) {
@@ -119,8 +118,7 @@ pl_status curve_text_put(pl_run *r, pl_arm *arm, const pl_topology *t,
     arm->held_every = (int)fmin(fmax(ceil(most / share), 1), 1 << 30);
 done:
     pl_tokenizer_destroy(&d.tokenizer);
-    pl_free(d.docs);
-    pl_free(d.path_of);
+    pl_free_all(d.docs, d.path_of);
     return status;
 }
 

@@ -20,14 +20,9 @@ static const struct {
 void evaluation_clear(evaluation *e)
 {
     for (int i = 0; i < ROW_COUNT; i++) {
-        pl_free(e->rows[i].by_domain);
-        pl_free(e->rows[i].scores);
+        pl_free_all(e->rows[i].by_domain, e->rows[i].scores);
     }
-    pl_free(e->docs);
-    pl_free(e->path_of);
-    pl_free(e->likeliest);
-    pl_free(e->bytes);
-    pl_free(e->every);
+    pl_free_all(e->docs, e->path_of, e->likeliest, e->bytes, e->every);
     memset(e, 0, sizeof *e);
 }
 
@@ -250,8 +245,7 @@ static pl_status route_valid(job *j)
         j->e->path_of[i] = pl_least_evidence(nats, n_paths);
     }
 done:
-    pl_free(nats);
-    pl_free(text);
+    pl_free_all(nats, text);
     pl_buf_destroy(&bytes);
     return status;
 }

@@ -60,8 +60,7 @@ static void define_arm(const pl_run *r, const slices *s, const char *name, pl_ar
     in->phases = 1;
     in->pack = false;
     arm->n_shards = s->n_tasks;
-    pl_free(arm->shards);
-    pl_free(arm->weights);
+    pl_free_all(arm->shards, arm->weights);
     arm->shards = pl_alloc((size_t)s->n_tasks * sizeof *arm->shards);
     arm->weights = pl_alloc((size_t)s->n_tasks * sizeof *arm->weights);
 }

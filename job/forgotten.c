@@ -50,8 +50,7 @@ pl_status forgotten_read(const char *path, forgotten *out)
 
 void forgotten_clear(forgotten *list)
 {
-    pl_free(list->hashes);
-    pl_free(list->starts);
+    pl_free_all(list->hashes, list->starts);
     *list = (forgotten){NULL, NULL, 0};
 }
 

@@ -34,10 +34,7 @@ void routing_clear(routing *g)
     pl_router_destroy(&g->router);
     pl_prefix_lm_destroy(&g->answers);
     pl_shards_clear(&g->shards);
-    pl_free(g->held);
-    pl_free(g->held_first);
-    pl_free(g->sizes);
-    pl_free(g->domains);
+    pl_free_all(g->held, g->held_first, g->sizes, g->domains);
 }
 
 pl_router_options routing_options(const pl_run *r, const routing *g, int n_paths)

@@ -158,16 +158,14 @@ pl_status routing_write_map(const pl_run *r, const routing *g)
     }
     pl_json_set(o, "answer", answers);
     pl_json_set(o, "margin", margins);
-    pl_free(tokens);
-    pl_free(nats);
+    pl_free_all(tokens, nats);
     pl_json_write(o, 0, &text);
     PL_TRY(pl_replace_file(run_file(r, "router_map.json", file), text.data, text.len));
 done:
     pl_json_destroy(&o);
     pl_buf_destroy(&text);
     pl_free_aligned(few);
-    pl_free(m.xy);
-    pl_free(m.domain_of);
+    pl_free_all(m.xy, m.domain_of);
     return status;
 }
 

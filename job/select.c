@@ -194,8 +194,7 @@ static pl_status find_best(selection *s, int path, found *out)
     }
     PL_TRY(read_phase(s, path, out->phase));
 done:
-    pl_free(scores);
-    pl_free(docs);
+    pl_free_all(scores, docs);
     pl_tokens_close(&tokens);
     pl_buf_destroy(&bytes);
     return status;
@@ -266,8 +265,7 @@ done:
     pl_buf_destroy(&bytes);
     pl_scorer_destroy(&s.scorer);
     pl_free_aligned(s.params);
-    pl_free(s.at);
-    pl_free(s.phases);
+    pl_free_all(s.at, s.phases);
     pl_topology_destroy(&s.topology);
     pl_arm_clear(&s.arm);
     return status;

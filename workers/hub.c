@@ -628,8 +628,7 @@ done:
     hub_clear_audits(&h);
     plan_clear(&h.tasks);
     pl_name_table_destroy(&h.worker_names);
-    pl_free(h.workers);
-    pl_free(h.queue);
+    pl_free_all(h.workers, h.queue);
     pl_wire_close(&h.socket);
     return status;
 }

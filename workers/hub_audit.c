@@ -47,8 +47,7 @@ bool hub_is_audited(const hub *h, const hub_worker *w)
 
 static void clear_audit(hub_audit *a)
 {
-    pl_free(a->parts);
-    pl_free(a->made);
+    pl_free_all(a->parts, a->made);
     memset(a, 0, sizeof *a);
 }
 
@@ -56,8 +55,7 @@ void hub_clear_audits(hub *h)
 {
     for (size_t i = 0; i < h->n_audits; i++)
         clear_audit(&h->audits[i]);
-    pl_free(h->audits);
-    pl_free(h->fenced);
+    pl_free_all(h->audits, h->fenced);
     h->audits = NULL;
     h->fenced = NULL;
     h->n_audits = h->n_fenced = 0;

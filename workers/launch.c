@@ -80,8 +80,7 @@ void pl_launcher_destroy(pl_launcher **launcher)
     for (int i = 0; i < l->n; i++)
         for (int a = 0; l->children[i].argv[a]; a++)
             pl_free(l->children[i].argv[a]);
-    pl_free(l->children);
-    pl_free(l);
+    pl_free_all(l->children, l);
     *launcher = NULL;
 }
 

@@ -17,8 +17,7 @@ struct peer {
 
 static void free_offer(peer_offer *o)
 {
-    pl_free(o->data);
-    pl_free(o);
+    pl_free_all(o->data, o);
 }
 
 /* Keeps an offer of this worker. Frees older offers of the same path and module for

@@ -75,9 +75,7 @@ static void clear_arm(plan_arm *a)
     pl_arm_clear(&a->arm);
     pl_name_table_destroy(&a->path_names);
     pl_name_table_destroy(&a->module_names);
-    pl_free(a->versions);
-    pl_free(a->made_ms);
-    pl_free(a->paths);
+    pl_free_all(a->versions, a->made_ms, a->paths);
 }
 
 void plan_clear(plan *p)

@@ -194,8 +194,7 @@ static pl_status read_first_state(retraining *r)
         state_unpack(arm, blob, r->n, r->state);
     }
 done:
-    pl_free(states);
-    pl_free(blob);
+    pl_free_all(states, blob);
     return status;
 }
 

@@ -323,8 +323,7 @@ static pl_status train_shard(trainer *t, train_job *job)
     PL_TRY(pl_model_save_moments(t->model, job->state, job->state + n_params));
 done:
     pl_sampler_destroy(&sampler);
-    pl_free(tokens);
-    pl_free(targets);
+    pl_free_all(tokens, targets);
     return status;
 }
 
