@@ -654,11 +654,10 @@ static pl_status check_keys(const home *h)
         return PL_OK;
     return pl_fail(
         PL_ERR_STALE,
-        "the list of keys (keys/allow) is an older copy: its newest change was "
-        "at %lld s, but this store has seen a change at %lld s. Keys that were "
-        "revoked since would be valid again, and used invitations, too. Revoke "
-        "them again with `pathloom key revoke`, which changes the list, then "
-        "start the job again",
+        "the list of keys (keys/allow) is an older copy: its newest change was at %lld "
+        "s, but this store has seen a change at %lld s. Keys that were revoked since "
+        "would be valid again, and used invitations, too. Revoke them again with "
+        "`pathloom key revoke`, which changes the list, then start the job again",
         (long long)pl_gate_list_changed(), (long long)h->keys_changed_s);
 }
 

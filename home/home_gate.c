@@ -61,12 +61,11 @@ pl_status home_check_norm(const home *h, const home_arm *arm, const home_module 
     if (gate <= 0 || usual <= 0 || norm <= gate * usual * s->n ||
         norm <= harmless * m->params_norm)
         return PL_OK;
-    return pl_fail(
-        PL_ERR_DATA,
-        "the update of %s has norm %.4g, but the usual or largest expected norm is "
-        "%.4g, and store.norm_gate allows %g times that norm; check the worker's "
-        "machine, or raise store.norm_gate",
-        s->module, norm, usual, gate);
+    return pl_fail(PL_ERR_DATA,
+                   "the update of %s has norm %.4g, but the usual or largest expected "
+                   "norm is %.4g, and store.norm_gate allows %g times that norm; check "
+                   "the worker's machine, or raise store.norm_gate",
+                   s->module, norm, usual, gate);
 }
 
 /* ---- what a state follows from ---- */

@@ -17,11 +17,10 @@ static pl_status wait_for_room(home *h, const pl_peer *peer, const pl_message *m
     home_room *r = &h->room;
     size_t at = 0, n_own = 0;
     if (h->uploads.share > 0 && p->total > h->uploads.share)
-        return pl_fail(PL_ERR_PROTO,
-                       "an upload of %llu bytes is more than this lease may "
-                       "upload (%llu bytes)",
-                       (unsigned long long)p->total,
-                       (unsigned long long)h->uploads.share);
+        return pl_fail(
+            PL_ERR_PROTO,
+            "an upload of %llu bytes is more than this lease may upload (%llu bytes)",
+            (unsigned long long)p->total, (unsigned long long)h->uploads.share);
     for (; at < r->n; at++) {
         const home_ticket *t = &r->tickets[at];
         if (t->owner == h->uploads.owner && pl_hash_equal(&t->hash, &p->hash))
@@ -144,11 +143,10 @@ static pl_status pull_upload(home *h, const staging_piece *p, staging_blob *b)
 {
     if (p->offset > b->engine_bytes ||
         (p->offset % PL_CHUNK_BYTES != 0 && p->offset != b->bytes))
-        return pl_fail(PL_ERR_PROTO,
-                       "an upload has URLs for %llu bytes, and its sender says that it "
-                       "wrote %llu",
-                       (unsigned long long)b->engine_bytes,
-                       (unsigned long long)p->offset);
+        return pl_fail(
+            PL_ERR_PROTO,
+            "an upload has URLs for %llu bytes, and its sender says that it wrote %llu",
+            (unsigned long long)b->engine_bytes, (unsigned long long)p->offset);
     PL_CHECK(pl_store_pull_upload(h->store, b->engine_id, b->bytes, b->there, p->offset,
                                   b->data));
     staging_note(&h->uploads, b, p->offset);

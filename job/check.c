@@ -84,10 +84,9 @@ static pl_status check_hashes(checker *c)
     c->now->n_checked = report.n_rows;
     c->covered_from = report.covered_from;
     if (report.covered_from == 0)
-        note_unproven(c,
-                      "the newest commit has no sum of rows, because an older release "
-                      "made it, so rows that were changed on purpose would not be "
-                      "found");
+        note_unproven(
+            c, "the newest commit has no sum of rows, because an older release made "
+               "it, so rows that were changed on purpose would not be found");
     return PL_OK;
 }
 
@@ -434,10 +433,9 @@ static pl_status check_arm_phases(checker *c)
             note_unproven(c, "a path continues before phases that are merged, as after "
                              "`forget`");
         else if (p->n_ahead > 0 && c->has_data)
-            note_violation(c,
-                           "%s has finished %lld phases, but later phases of it are "
-                           "merged: %s",
-                           p->path, (long long)p->phases, p->example);
+            note_violation(
+                c, "%s has finished %lld phases, but later phases of it are merged: %s",
+                p->path, (long long)p->phases, p->example);
         if (p->n_left_out > 0) {
             note_unproven(c, "a quorum merged some rounds without all their updates");
             c->now->n_unproven += (uint64_t)p->n_left_out - 1;
@@ -555,9 +553,8 @@ static pl_status check_device(void *context, const pl_version *v)
         if (!d->device[0])
             pl_copy_text(d->device, sizeof d->device, device);
         else if (strcmp(d->device, device) != 0)
-            note_unproven(
-                d->c, "devices of two kinds trained an arm, so a run that never had "
-                      "the documents may end with different bytes");
+            note_unproven(d->c, "devices of two kinds trained an arm, so a run that "
+                                "never had the documents may end with different bytes");
     }
     return PL_OK;
 }

@@ -131,10 +131,9 @@ static pl_status add_word(forgetting *f, const char *word, const pl_tokens *vali
         n++;
     }
     if (n == 0 && n_held > 0)
-        status = pl_fail(PL_ERR_NOT_FOUND,
-                         "the documents of `%s` are held out: nothing was trained on "
-                         "them",
-                         word);
+        status = pl_fail(
+            PL_ERR_NOT_FOUND,
+            "the documents of `%s` are held out: nothing was trained on them", word);
     else if (n == 0)
         status = pl_fail(PL_ERR_NOT_FOUND,
                          "`%s` is neither a file of a training document of %s nor the "
@@ -254,11 +253,10 @@ static pl_status plan_forgetting(forgetting *f)
     /* Refuses runs with an imported model whose import would be repeated: the store has
      * no record with which a second import could be compared with the first. */
     if (base && base->drops && f->r.cfg.import[0])
-        return pl_fail(
-            PL_ERR_UNSUPPORTED,
-            "the base model would begin again with %s (model.import), which may "
-            "have changed; train a new run with data.forget",
-            f->r.cfg.import);
+        return pl_fail(PL_ERR_UNSUPPORTED,
+                       "the base model would begin again with %s (model.import), which "
+                       "may have changed; train a new run with data.forget",
+                       f->r.cfg.import);
     /* Devices of different kinds round differently. So phases that are trained again on
      * another kind of device, or that were trained on several kinds, would end with
      * different bytes. Arms that were trained on several kinds are reported first,

@@ -60,11 +60,10 @@ pl_status process_configure(process *p)
 static pl_status await_address(process *p, const char *file, int slot, const char **out)
 {
     if (run_await_address(p->run, file, ADDRESS_WAIT_MS, p->found[slot]) != PL_OK)
-        return pl_fail(
-            PL_ERR_NOT_FOUND,
-            "there is no address in %s/%s; start the hub, home or relay that writes "
-            "this file, with --run %s",
-            p->run, file, p->run);
+        return pl_fail(PL_ERR_NOT_FOUND,
+                       "there is no address in %s/%s; start the hub, home or relay "
+                       "that writes this file, with --run %s",
+                       p->run, file, p->run);
     *out = p->found[slot];
     return PL_OK;
 }

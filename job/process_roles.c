@@ -105,9 +105,8 @@ static pl_status run_home(const process *p)
 static pl_status prepare_worker(process *p)
 {
     PL_CHECK(needs(
-        p->hub,
-        "worker needs --run FOLDER, or --hub ADDRESS (with --key FILE if the job is "
-        "encrypted); another machine joins with `pathloom join TOKEN`"));
+        p->hub, "worker needs --run FOLDER, or --hub ADDRESS (with --key FILE if the "
+                "job is encrypted); another machine joins with `pathloom join TOKEN`"));
     if (p->name)
         return PL_OK;
     process_name(p);

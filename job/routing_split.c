@@ -97,11 +97,10 @@ static pl_status split_shard(const splitting *s, int parent)
         return deal_to_children(s, parent, n_children, docs, n);
     pl_topology_path_name(s->from->topology, parent, name);
     if (n == 0 && n_children > 0)
-        return pl_fail(
-            PL_ERR_DATA,
-            "path %s has no training documents, so none can be dealt to the paths "
-            "into which it is split",
-            name);
+        return pl_fail(PL_ERR_DATA,
+                       "path %s has no training documents, so none can be dealt to the "
+                       "paths into which it is split",
+                       name);
     if (n_children > 1)
         say("         %s has only %zu documents, so each of the %d paths that descend "
             "from it gets all of them",

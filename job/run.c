@@ -284,9 +284,8 @@ pl_status run_exists(const char *dir)
         return PL_OK;
     return pl_fail(
         PL_ERR_NOT_FOUND,
-        "there is no run in %s (no run.yaml, which `train` writes when it has "
-        "read the text); give --run FOLDER, or make one with `pathloom train "
-        "--out %s`",
+        "there is no run in %s (no run.yaml, which `train` writes when it has read the "
+        "text); give --run FOLDER, or make one with `pathloom train --out %s`",
         dir, dir);
 }
 

@@ -158,10 +158,9 @@ static pl_status check_arm_homes(void *context, const pl_object *object)
             PL_TRY(pl_fail(
                 PL_ERR_DAMAGED,
                 "home-%d is older than the other homes of the job, for example because "
-                "it alone was restored from a backup: %lld phases that %s has "
-                "finished are missing in %s; restore all homes from one "
-                "backup, or go back with `pathloom store rollback %s --to N` to a "
-                "version that all homes have",
+                "it alone was restored from a backup: %lld phases that %s has finished "
+                "are missing in %s; restore all homes from one backup, or go back with "
+                "`pathloom store rollback %s --to N` to a version that all homes have",
                 pl_home_of(paths[i].lost_in, c->n) + 1, (long long)paths[i].n_lost,
                 paths[i].path, paths[i].lost_in, arm.name));
 done:

@@ -47,11 +47,10 @@ pl_status stage_data(pl_run *r)
     PL_CHECK(forgotten_blank(r, false));
     uint32_t n_docs = pl_tokens_n_docs(r->train);
     if ((uint32_t)pl_topology_n_paths(r->topology) > n_docs)
-        return pl_fail(
-            PL_ERR_CONFIG,
-            "there are %d paths but only %u training documents, and each path "
-            "needs one; give more text or fewer paths",
-            pl_topology_n_paths(r->topology), n_docs);
+        return pl_fail(PL_ERR_CONFIG,
+                       "there are %d paths but only %u training documents, and each "
+                       "path needs one; give more text or fewer paths",
+                       pl_topology_n_paths(r->topology), n_docs);
     /* If documents are dealt again (router.em), checks that at least as many documents
      * can be scored as there are paths. */
     config_chapter chapters[CONFIG_CHAPTERS_MAX];

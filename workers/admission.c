@@ -96,9 +96,8 @@ pl_status pl_admission_enrol(const char *list, const pl_pubkey *invite,
     if (status != PL_OK && !e.judged) {
         /* A client that enrols must not learn file names of this machine. */
         on_list(pl_last_error());
-        return pl_fail(PL_ERR_BUSY,
-                       "the hub cannot enrol a key now, because it cannot change its "
-                       "list of keys; its log says why");
+        return pl_fail(PL_ERR_BUSY, "the hub cannot enrol a key now, because it cannot "
+                                    "change its list of keys; its log says why");
     }
     PL_CHECK(status);
     *granted = e.granted;
@@ -135,12 +134,11 @@ pl_status pl_token_parse(const char *token, char hub[PL_ADDRESS_MAX],
         snprintf(hub, PL_ADDRESS_MAX, "tcp://%.180s#%.60s", copy + strlen(token_mark),
                  key);
     if (!is_whole || pl_address_parse(hub, &at) != PL_OK)
-        return pl_fail(
-            PL_ERR_USAGE,
-            "`%.24s...` is not a whole token; a token has the form "
-            "%sHOST:PORT.KEY.SECRET; copy all of the token that `pathloom key invite` "
-            "printed",
-            token, token_mark);
+        return pl_fail(PL_ERR_USAGE,
+                       "`%.24s...` is not a whole token; a token has the form "
+                       "%sHOST:PORT.KEY.SECRET; copy all of the token that `pathloom "
+                       "key invite` printed",
+                       token, token_mark);
     return pl_invite_keypair(secret, invite);
 }
 

@@ -52,18 +52,16 @@ pl_status hub_hello(hub *h, const pl_peer *peer, pl_message *m, pl_message *a)
             "differ, so install %.*s.x on both machines",
             q.name, q.release, PL_VERSION, (int)series_of(PL_VERSION), PL_VERSION);
     if (worker->replaced != 0 && q.pid == worker->replaced)
-        return pl_fail(
-            PL_ERR_NOPERM,
-            "another process with the same key has joined as %s, so this one "
-            "ends; give each worker a key of its own (`pathloom key invite`) "
-            "or a different --name",
-            q.name);
+        return pl_fail(PL_ERR_NOPERM,
+                       "another process with the same key has joined as %s, so this "
+                       "one ends; give each worker a key of its own (`pathloom key "
+                       "invite`) or a different --name",
+                       q.name);
     if (worker->pid == q.pid && strcmp(worker->device, q.device) != 0)
-        return pl_fail(
-            PL_ERR_NOPERM,
-            "worker %s runs on %s already, and a running worker cannot change "
-            "its device; start the worker again",
-            q.name, worker->device);
+        return pl_fail(PL_ERR_NOPERM,
+                       "worker %s runs on %s already, and a running worker cannot "
+                       "change its device; start the worker again",
+                       q.name, worker->device);
     bool is_news = worker->pid != q.pid || worker->left || !worker->device[0];
     note_peer(worker, peer);
     if (worker->pid != q.pid) { /* a new process: end the leases of the old one */
@@ -118,17 +116,15 @@ pl_status hub_drain(hub *h, pl_message *m, pl_message *a)
     PL_CHECK(PL_HEAR(m, drain, &q));
     const int w = hub_find_worker(h, q.name);
     if (w < 0 || hub_is_away(h, &h->workers[w], pl_now_ms()))
-        return pl_fail(
-            PL_ERR_NOT_FOUND,
-            "no worker with the name %s is connected; `pathloom status` lists "
-            "the workers",
-            q.name);
+        return pl_fail(PL_ERR_NOT_FOUND,
+                       "no worker with the name %s is connected; `pathloom status` "
+                       "lists the workers",
+                       q.name);
     if (h->workers[w].own_key && pl_key_name_is_jobs(q.name))
-        return pl_fail(
-            PL_ERR_USAGE,
-            "`train` starts %s again when it ends; to have fewer workers here, "
-            "stop the job and continue it with a lower --workers",
-            q.name);
+        return pl_fail(PL_ERR_USAGE,
+                       "`train` starts %s again when it ends; to have fewer workers "
+                       "here, stop the job and continue it with a lower --workers",
+                       q.name);
     h->workers[w].drains = true;
     pl_log(PL_LOG_INFO, "worker.draining", "worker=%s", q.name);
     a->type = PL_MSG_OK;

@@ -111,19 +111,17 @@ static pl_status check_reserved(const char *name, const pl_peer *peer)
                        "different --name",
                        name);
     if (!peer->own && pl_key_name_is_jobs(name))
-        return pl_fail(
-            PL_ERR_NOPERM,
-            "the name %s is reserved for the job's own workers; start this worker with "
-            "a different --name",
-            name);
+        return pl_fail(PL_ERR_NOPERM,
+                       "the name %s is reserved for the job's own workers; start this "
+                       "worker with a different --name",
+                       name);
     if (peer->own || !pl_gate_key_named(name, &owner) ||
         pl_pubkey_equal(&owner, &peer->key))
         return PL_OK;
-    return pl_fail(
-        PL_ERR_NOPERM,
-        "the list of keys gives the name %s to another key; start this worker with a "
-        "different --name",
-        name);
+    return pl_fail(PL_ERR_NOPERM,
+                   "the list of keys gives the name %s to another key; start this "
+                   "worker with a different --name",
+                   name);
 }
 
 static bool list_gives(const char *name, const pl_pubkey *key)
@@ -224,11 +222,10 @@ pl_status hub_enrol(hub *h, const pl_peer *peer, pl_message *m, pl_message *a)
     const int w = hub_find_worker(h, q.name);
     if (w >= 0 && keeps_name(&h->workers[w]) && !pl_gate_key_named(q.name, &owner) &&
         !pl_pubkey_equal(&h->workers[w].key, &fresh))
-        return pl_fail(
-            PL_ERR_EXISTS,
-            "a worker with another key uses the name %s; choose a different name "
-            "with --name",
-            q.name);
+        return pl_fail(PL_ERR_EXISTS,
+                       "a worker with another key uses the name %s; choose a different "
+                       "name with --name",
+                       q.name);
     PL_CHECK(pl_admission_enrol(h->options->keys, &peer->key, &fresh, q.name, &role));
     pl_pubkey_format(&fresh, text);
     if (pl_log_may(peer->own))
@@ -285,11 +282,10 @@ static void count_failure(hub *h, int worker, const char *text)
 static pl_status drop_useless_state(hub *h, plan_path *path, const char *text)
 {
     const int maker = hub_find_maker(h, path->state_of, &path->state_key);
-    pl_log(
-        PL_LOG_WARN, "state.dropped",
-        "task=%s phase=%lld worker=%s reason=\"no worker can continue from the state "
-        "that it left: %s\"",
-        path->name, (long long)path->phase, path->state_of, text);
+    pl_log(PL_LOG_WARN, "state.dropped",
+           "task=%s phase=%lld worker=%s reason=\"no worker can continue from the "
+           "state that it left: %s\"",
+           path->name, (long long)path->phase, path->state_of, text);
     if (maker >= 0)
         hub_note_lost(h, maker, UINT64_MAX);
     /* the state caused the failures, not the workers */

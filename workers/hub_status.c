@@ -253,10 +253,9 @@ pl_status hub_log_lines(pl_message *m, pl_message *a)
     if (fstat(file, &info) != 0 || !S_ISREG(info.st_mode)) {
         if (file >= 0)
             close(file);
-        return pl_fail(
-            PL_ERR_UNSUPPORTED,
-            "the hub does not write its log to a file, so it cannot show it; "
-            "see the log where the hub was started");
+        return pl_fail(PL_ERR_UNSUPPORTED,
+                       "the hub does not write its log to a file, so it cannot show "
+                       "it; see the log where the hub was started");
     }
     const uint64_t total = (uint64_t)info.st_size;
     const uint64_t offset = q.offset > total ? 0 : q.offset;

@@ -54,9 +54,8 @@ static pl_status read_slot_base(retraining *r, int slot, int64_t phase)
     pl_status status = PL_OK;
     PL_CHECK(pl_store_get_version(r->store, of->name, number, &v));
     if (pl_starts_with(v.method, "rollback"))
-        PL_TRY(cannot(r->module,
-                      "after a rollback their path continued with a state that the "
-                      "store does not have"));
+        PL_TRY(cannot(r->module, "after a rollback their path continued with a state "
+                                 "that the store does not have"));
     if (v.params_gone)
         PL_TRY(pl_fail(PL_ERR_NOT_FOUND,
                        "a task began with %s@%llu, whose parameters were deleted by "

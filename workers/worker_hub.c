@@ -66,11 +66,10 @@ pl_status worker_read_welcome(worker *w, pl_message *answer)
                        n, w->n_homes);
     }
     if (w->options->n_homes > 0 && n != (size_t)w->options->n_homes)
-        return pl_fail(
-            PL_ERR_CONFIG,
-            "the job has %zu homes, but %d relays were given; give one relay "
-            "per home, in the order of the homes",
-            n, w->options->n_homes);
+        return pl_fail(PL_ERR_CONFIG,
+                       "the job has %zu homes, but %d relays were given; give one "
+                       "relay per home, in the order of the homes",
+                       n, w->options->n_homes);
     for (size_t i = 0; i < n; i++) {
         pl_get_text(&r, PL_TAG_ADDRESS, i, address, sizeof address);
         PL_CHECK(pl_reader_status(&r));

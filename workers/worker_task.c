@@ -107,8 +107,7 @@ pl_status worker_take_lease(worker_task *task, pl_bytes lease, const uint8_t *ke
     if (lease.len > PL_LEASE_MAX || (lease.len > 0) != (key != NULL))
         return pl_fail(
             PL_ERR_PROTO,
-            "the hub sent a lease of %zu bytes; a lease has at most %d, and a "
-            "key",
+            "the hub sent a lease of %zu bytes; a lease has at most %d, and a key",
             lease.len, PL_LEASE_MAX);
     if (lease.len == 0)
         return PL_OK;
