@@ -101,27 +101,24 @@ pl_status hub_fence(hub *h, plan_path *path)
 static pl_status fence_all(hub *h, hub_home *home)
 {
     int n = 0;
-    for (int a = 0; home->fence_next >= 0 && a < h->tasks.n_arms; a++)
-        for (int i = 0; i < h->tasks.arms[a].n_tasks; i++) {
-            const plan_path *path = &h->tasks.arms[a].paths[i];
-            if (n++ < home->fence_next ||
-                (path->granted == 0 && !must_confirm(h, &h->tasks.arms[a])))
-                continue;
-            pl_status status = fence_at(h, home, path);
-            if (status != PL_OK)
-                return status == PL_ERR_NET ? PL_OK : status;
-            home->fence_next = n;
-        }
+    for (plan_walk at = {.plan = &h->tasks}; home->fence_next >= 0 && plan_next(&at);) {
+        if (n++ < home->fence_next ||
+            (at.path->granted == 0 && !must_confirm(h, at.arm)))
+            continue;
+        pl_status status = fence_at(h, home, at.path);
+        if (status != PL_OK)
+            return status == PL_ERR_NET ? PL_OK : status;
+        home->fence_next = n;
+    }
     home->fence_next = -1;
     return PL_OK;
 }
 
 pl_status hub_tell_ended_leases(hub *h)
 {
-    for (int a = 0; a < h->tasks.n_arms; a++)
-        for (int i = 0; i < h->tasks.arms[a].n_tasks; i++)
-            if (h->tasks.arms[a].paths[i].is_untold)
-                PL_CHECK(hub_fence(h, &h->tasks.arms[a].paths[i]));
+    for (plan_walk at = {.plan = &h->tasks}; plan_next(&at);)
+        if (at.path->is_untold)
+            PL_CHECK(hub_fence(h, at.path));
     return PL_OK;
 }
 

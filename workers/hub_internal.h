@@ -369,9 +369,9 @@ pl_status hub_check_owner(const hub_worker *w, const pl_peer *peer);
 bool hub_same_holder(const hub_worker *a, const hub_worker *b);
 /* Whether the worker is on trial (hub_names.c). */
 bool hub_is_on_trial(const hub *h, const hub_worker *w);
-/* Returns the number of leases of this worker and of all workers with the same key
- * (hub_same_holder). */
-int hub_n_held(const hub *h, const hub_worker *w);
+/* Returns how many tasks and audits this worker has; with by_key also those of all
+ * workers with the same key (hub_same_holder), with `backups` also backups. */
+int hub_n_held(const hub *h, const hub_worker *w, bool by_key, bool backups);
 /* Whether this worker has any lease: of a task, of a backup or of an audit. */
 bool hub_holds_lease(const hub *h, int worker);
 /* Notes that the worker lost the lease `token` without a usable result. `hub` points to

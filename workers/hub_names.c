@@ -362,34 +362,26 @@ bool hub_is_on_trial(const hub *h, const hub_worker *w)
     return !w->own_key && (!w->delivers || hub_is_audited(h, w));
 }
 
-int hub_n_held(const hub *h, const hub_worker *w)
+static bool holds(const hub *h, const hub_worker *w, bool by_key, const plan_lease *l)
+{
+    return l->active && (by_key ? hub_same_holder(&h->workers[l->worker], w)
+                                : l->worker == (int)(w - h->workers));
+}
+
+int hub_n_held(const hub *h, const hub_worker *w, bool by_key, bool backups)
 {
     int n = 0;
-    for (int a = 0; a < h->tasks.n_arms; a++)
-        for (int i = 0; i < h->tasks.arms[a].n_tasks; i++) {
-            const plan_lease *lease = &h->tasks.arms[a].paths[i].lease;
-            n += lease->active && hub_same_holder(&h->workers[lease->worker], w);
-        }
-    for (size_t i = 0; i < h->n_audits; i++) {
-        const plan_lease *lease = &h->audits[i].lease;
-        n += lease->active && hub_same_holder(&h->workers[lease->worker], w);
-    }
+    for (plan_walk at = {.plan = &h->tasks}; plan_next(&at);)
+        n += holds(h, w, by_key, &at.path->lease) +
+             (backups && holds(h, w, by_key, &at.path->backup));
+    for (size_t i = 0; i < h->n_audits; i++)
+        n += holds(h, w, by_key, &h->audits[i].lease);
     return n;
 }
 
 bool hub_holds_lease(const hub *h, int worker)
 {
-    for (int a = 0; a < h->tasks.n_arms; a++)
-        for (int i = 0; i < h->tasks.arms[a].n_tasks; i++) {
-            const plan_path *path = &h->tasks.arms[a].paths[i];
-            if ((path->lease.active && path->lease.worker == worker) ||
-                (path->backup.active && path->backup.worker == worker))
-                return true;
-        }
-    for (size_t i = 0; i < h->n_audits; i++)
-        if (h->audits[i].lease.active && h->audits[i].lease.worker == worker)
-            return true;
-    return false;
+    return hub_n_held(h, &h->workers[worker], false, true) > 0;
 }
 
 void hub_put_on_trial(hub *h, int worker)
@@ -422,19 +414,17 @@ void hub_note_lost(void *hub_of, int worker, uint64_t token)
  * worker may be stopped, or may not reach a home. */
 void hub_note_returned(hub *h, int worker, int64_t now_ms)
 {
-    for (int a = 0; a < h->tasks.n_arms; a++)
-        for (int i = 0; i < h->tasks.arms[a].n_tasks; i++) {
-            const plan_arm *arm = &h->tasks.arms[a];
-            const plan_path *path = &arm->paths[i];
-            const plan_lease *l = path->backup.active && path->backup.worker == worker
-                                      ? &path->backup
-                                      : &path->lease;
-            double n_tasks;
-            if (l->active && l->worker == worker && hub_usual_s(arm) > 0 &&
-                hub_held_s(arm, path, l, path->phase, now_ms, &n_tasks) >
-                    hub_usual_s(arm) * n_tasks)
-                hub_put_on_trial(h, worker);
-        }
+    for (plan_walk at = {.plan = &h->tasks}; plan_next(&at);) {
+        const plan_path *path = at.path;
+        const plan_lease *l = path->backup.active && path->backup.worker == worker
+                                  ? &path->backup
+                                  : &path->lease;
+        double n_tasks;
+        if (l->active && l->worker == worker && hub_usual_s(at.arm) > 0 &&
+            hub_held_s(at.arm, path, l, path->phase, now_ms, &n_tasks) >
+                hub_usual_s(at.arm) * n_tasks)
+            hub_put_on_trial(h, worker);
+    }
 }
 
 bool hub_is_barred(const hub_worker *w, int64_t now_ms)
@@ -486,15 +476,12 @@ static bool end_overdue(hub *h, const plan_arm *arm, plan_path *path, hub_audit 
 
 void hub_end_overdue(hub *h, int64_t now_ms)
 {
-    for (int a = 0; a < h->tasks.n_arms; a++)
-        for (int i = 0; i < h->tasks.arms[a].n_tasks; i++) {
-            const plan_arm *arm = &h->tasks.arms[a];
-            plan_path *path = &arm->paths[i];
-            const plan_lease *l = &path->lease;
-            if (l->active && !end_overdue(h, arm, path, NULL, now_ms) &&
-                hub_is_late(arm, path, l, path->phase, now_ms))
-                hub_put_on_trial(h, l->worker);
-        }
+    for (plan_walk at = {.plan = &h->tasks}; plan_next(&at);) {
+        const plan_lease *l = &at.path->lease;
+        if (l->active && !end_overdue(h, at.arm, at.path, NULL, now_ms) &&
+            hub_is_late(at.arm, at.path, l, at.path->phase, now_ms))
+            hub_put_on_trial(h, l->worker);
+    }
     for (size_t i = 0; i < h->n_audits; i++) {
         const plan_arm *arm = &h->tasks.arms[h->audits[i].task.arm];
         end_overdue(h, arm, &arm->paths[h->audits[i].task.index], &h->audits[i],

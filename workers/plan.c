@@ -233,10 +233,9 @@ void plan_offer(plan_path *path, int64_t phase, uint64_t token, int worker)
 
 void plan_withdraw(plan *p, int worker)
 {
-    for (int a = 0; a < p->n_arms; a++)
-        for (int i = 0; i < p->arms[a].n_tasks; i++)
-            if (p->arms[a].paths[i].offered_by == worker)
-                p->arms[a].paths[i].offered = 0;
+    for (plan_walk at = {.plan = p}; plan_next(&at);)
+        if (at.path->offered_by == worker)
+            at.path->offered = 0;
 }
 
 const int *plan_mates(const plan_arm *arm, int index, int64_t phase)
@@ -372,27 +371,26 @@ static bool choose_among(const plan *p, int worker, bool repeats, int64_t now_ms
                          plan_task *out)
 {
     int64_t best = -1;
-    for (int a = 0; a < p->n_arms; a++)
-        for (int i = 0; i < p->arms[a].n_tasks; i++) {
-            plan_path *path = &p->arms[a].paths[i];
-            const int64_t again = plan_repeats(path, worker);
-            bool held = path->backup.active || path->drops_state ||
-                        (path->keeper >= 0 && again > 0) != repeats ||
-                        (path->lease.active && path->lease.deadline_ms > now_ms);
-            int64_t score = score_of(&p->arms[a], path, path->phase, worker);
-            /* plan_ready comes last, because it takes the most time and the score
-             * already excludes most tasks */
-            if (held || score <= best || plan_has_said(path, worker, now_ms) ||
-                !plan_ready(&p->arms[a], i, now_ms))
-                continue;
-            if (repeats && path->kept_ms == 0)
-                path->kept_ms = now_ms;
-            if (waits_for_keeper(&p->arms[a], path, worker, now_ms) ||
-                (p->fits && !p->fits(p->context, worker, (plan_task){a, i}, now_ms)))
-                continue;
-            best = score;
-            *out = (plan_task){a, i};
-        }
+    for (plan_walk at = {.plan = p}; plan_next(&at);) {
+        plan_path *path = at.path;
+        const int64_t again = plan_repeats(path, worker);
+        bool held = path->backup.active || path->drops_state ||
+                    (path->keeper >= 0 && again > 0) != repeats ||
+                    (path->lease.active && path->lease.deadline_ms > now_ms);
+        int64_t score = score_of(at.arm, path, path->phase, worker);
+        /* plan_ready comes last, because it takes the most time and the score already
+         * excludes most tasks */
+        if (held || score <= best || plan_has_said(path, worker, now_ms) ||
+            !plan_ready(at.arm, at.task.index, now_ms))
+            continue;
+        if (repeats && path->kept_ms == 0)
+            path->kept_ms = now_ms;
+        if (waits_for_keeper(at.arm, path, worker, now_ms) ||
+            (p->fits && !p->fits(p->context, worker, at.task, now_ms)))
+            continue;
+        best = score;
+        *out = at.task;
+    }
     return best >= 0;
 }
 
@@ -404,15 +402,13 @@ bool plan_choose(const plan *p, int worker, int64_t now_ms, plan_task *out)
 
 bool plan_leaves_out(const plan *p, int worker, int64_t now_ms)
 {
-    for (int a = 0; a < p->n_arms; a++)
-        for (int i = 0; i < p->arms[a].n_tasks; i++) {
-            const plan_path *path = &p->arms[a].paths[i];
-            const bool is_free = !path->lease.active && !path->drops_state;
-            if (plan_has_said(path, worker, now_ms) ||
-                (is_free && waits_for_keeper(&p->arms[a], path, worker, now_ms) &&
-                 plan_ready(&p->arms[a], i, now_ms)))
-                return true;
-        }
+    for (plan_walk at = {.plan = p}; plan_next(&at);) {
+        const bool is_free = !at.path->lease.active && !at.path->drops_state;
+        if (plan_has_said(at.path, worker, now_ms) ||
+            (is_free && waits_for_keeper(at.arm, at.path, worker, now_ms) &&
+             plan_ready(at.arm, at.task.index, now_ms)))
+            return true;
+    }
     return false;
 }
 
@@ -572,10 +568,8 @@ void plan_stand_still(plan *p, int64_t ms, int64_t until_ms)
 int plan_n_held(const plan *p, int worker)
 {
     int n = 0;
-    for (int a = 0; a < p->n_arms; a++)
-        for (int i = 0; i < p->arms[a].n_tasks; i++)
-            n += p->arms[a].paths[i].lease.active &&
-                 p->arms[a].paths[i].lease.worker == worker;
+    for (plan_walk at = {.plan = p}; plan_next(&at);)
+        n += at.path->lease.active && at.path->lease.worker == worker;
     return n;
 }
 
@@ -652,67 +646,64 @@ int plan_expire(plan *p, int64_t now_ms,
                 void (*lost)(void *context, int worker, uint64_t token), void *context)
 {
     int n = 0;
-    for (int a = 0; a < p->n_arms; a++)
-        for (int i = 0; i < p->arms[a].n_tasks; i++) {
-            plan_path *path = &p->arms[a].paths[i];
-            if (path->backup.active && path->backup.deadline_ms <= now_ms) {
-                memset(&path->backup, 0, sizeof path->backup);
-                path->is_untold = true;
-                n++;
-            }
-            if (!path->lease.active || path->lease.deadline_ms > now_ms)
-                continue;
-            if (lost)
-                lost(context, path->lease.worker, path->lease.token);
-            if (path->keeper == path->lease.worker)
-                path->keeper = -1;
-            end_lease(path);
-            /* ends the offer, because the worker that offers the updates may be gone */
-            path->offered = 0;
+    for (plan_walk at = {.plan = p}; plan_next(&at);) {
+        plan_path *path = at.path;
+        if (path->backup.active && path->backup.deadline_ms <= now_ms) {
+            memset(&path->backup, 0, sizeof path->backup);
+            path->is_untold = true;
             n++;
         }
+        if (!path->lease.active || path->lease.deadline_ms > now_ms)
+            continue;
+        if (lost)
+            lost(context, path->lease.worker, path->lease.token);
+        if (path->keeper == path->lease.worker)
+            path->keeper = -1;
+        end_lease(path);
+        /* ends the offer, because the worker that offers the updates may be gone */
+        path->offered = 0;
+        n++;
+    }
     p->n_expired += (uint64_t)n;
     return n;
 }
 
 void plan_release_worker(plan *p, int worker)
 {
-    for (int a = 0; a < p->n_arms; a++)
-        for (int i = 0; i < p->arms[a].n_tasks; i++) {
-            plan_path *path = &p->arms[a].paths[i];
-            if (path->backup.active && path->backup.worker == worker) {
-                memset(&path->backup, 0, sizeof path->backup);
-                path->is_untold = true;
-            }
-            if (path->keeper == worker)
-                path->keeper = -1;
-            bool is_waited_for = plan_is_said(path, path->lease.token, path->phase);
-            if (path->lease.active && path->lease.worker == worker && !is_waited_for)
-                end_lease(path);
+    for (plan_walk at = {.plan = p}; plan_next(&at);) {
+        plan_path *path = at.path;
+        if (path->backup.active && path->backup.worker == worker) {
+            memset(&path->backup, 0, sizeof path->backup);
+            path->is_untold = true;
         }
+        if (path->keeper == worker)
+            path->keeper = -1;
+        bool is_waited_for = plan_is_said(path, path->lease.token, path->phase);
+        if (path->lease.active && path->lease.worker == worker && !is_waited_for)
+            end_lease(path);
+    }
 }
 
 bool plan_forget_worker(plan *p, int worker)
 {
-    for (int a = 0; a < p->n_arms; a++)
-        for (int i = 0; i < p->arms[a].n_tasks; i++) {
-            const plan_path *path = &p->arms[a].paths[i];
-            bool found = (path->lease.active && path->lease.worker == worker) ||
-                         (path->backup.active && path->backup.worker == worker) ||
-                         (path->offered > 0 && path->offered_by == worker);
-            for (size_t k = 0; k < path->n_said; k++)
-                found = found || path->said[k].worker == worker;
-            for (int k = 0; k < path->n_failed_by; k++)
-                found = found || path->failed_by[k] == worker;
-            if (found)
-                return false;
-        }
-    for (int a = 0; a < p->n_arms; a++)
-        for (int i = 0; i < p->arms[a].n_tasks; i++) {
-            plan_path *path = &p->arms[a].paths[i];
-            path->last_worker = path->last_worker == worker ? -1 : path->last_worker;
-            path->keeper = path->keeper == worker ? -1 : path->keeper;
-        }
+    for (plan_walk at = {.plan = p}; plan_next(&at);) {
+        const plan_path *path = at.path;
+        bool found = (path->lease.active && path->lease.worker == worker) ||
+                     (path->backup.active && path->backup.worker == worker) ||
+                     (path->offered > 0 && path->offered_by == worker);
+        for (size_t k = 0; k < path->n_said; k++)
+            found = found || path->said[k].worker == worker;
+        for (int k = 0; k < path->n_failed_by; k++)
+            found = found || path->failed_by[k] == worker;
+        if (found)
+            return false;
+    }
+    for (plan_walk at = {.plan = p}; plan_next(&at);) {
+        if (at.path->last_worker == worker)
+            at.path->last_worker = -1;
+        if (at.path->keeper == worker)
+            at.path->keeper = -1;
+    }
     return true;
 }
 

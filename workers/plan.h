@@ -207,6 +207,26 @@ typedef struct plan {
     void *context;
 } plan;
 
+/* A walk over all tasks: for (plan_walk at = {.plan = p}; plan_next(&at);) */
+typedef struct plan_walk {
+    const plan *plan;
+    plan_task task;
+    plan_arm *arm;
+    plan_path *path;
+} plan_walk;
+static inline bool plan_next(plan_walk *at)
+{
+    at->task.index += at->path != NULL;
+    while (at->task.arm < at->plan->n_arms &&
+           at->task.index >= at->plan->arms[at->task.arm].n_tasks)
+        at->task = (plan_task){at->task.arm + 1, 0};
+    if (at->task.arm >= at->plan->n_arms)
+        return false;
+    at->arm = &at->plan->arms[at->task.arm];
+    at->path = &at->arm->paths[at->task.index];
+    return true;
+}
+
 void plan_clear(plan *p);
 plan_arm *plan_find_arm(plan *p, const char *name);
 /* Adds an arm and takes ownership of its contents. Ignores an arm that the plan already
