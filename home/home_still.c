@@ -36,11 +36,11 @@ bool home_waits(home *h, const pl_peer *peer, const pl_message *m)
     still->waiting = pl_grow(still->waiting,
                              (size_t)(still->n_waiting + 1) * sizeof *still->waiting);
     home_waiting *w = &still->waiting[still->n_waiting++];
-    w->peer = *peer;
-    pl_message_init(&w->message, m->type);
-    w->message.request = m->request;
-    w->message.epoch = m->epoch;
-    w->message.token = m->token;
+    *w = (home_waiting){.peer = *peer,
+                        .message = {.type = m->type,
+                                    .request = m->request,
+                                    .epoch = m->epoch,
+                                    .token = m->token}};
     pl_buf_append(&w->message.body, m->body.data, m->body.len);
     pl_buf_append(&w->message.data, m->data.data, m->data.len);
     return true;

@@ -101,8 +101,7 @@ pl_status home_grant_room(home *h)
             r->tickets[n++] = t;
             continue;
         }
-        pl_message a;
-        pl_message_init(&a, 0);
+        pl_message a = {0};
         if (status != PL_OK)
             pl_wire_error(&a, t.request, status, pl_last_error());
         else

@@ -146,12 +146,9 @@ pl_status pl_admission_join(const char *hub, const pl_keypair *invite,
                             const pl_pubkey *fresh, const char *name, char role[32])
 {
     pl_socket *socket = NULL;
-    pl_message q, a;
+    pl_message q = {.request = pl_wire_next_request()}, a = {0};
     pl_msg_enrolled is;
     pl_status status = PL_OK;
-    pl_message_init(&q, 0);
-    pl_message_init(&a, 0);
-    q.request = pl_wire_next_request();
     PL_SAY(&q, ENROL, enrol, .name = name, .key = fresh->bytes);
     PL_TRY(pl_wire_connect_as(hub, invite, &socket));
     PL_TRY(pl_wire_ask(socket, &q, ENROL_RETRY_MS, ENROL_MS, &a));

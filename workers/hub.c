@@ -20,6 +20,14 @@ pl_status hub_answer(hub *h, const pl_peer *peer, pl_message *a)
     return status == PL_ERR_NET || status == PL_ERR_ARG ? PL_OK : status;
 }
 
+pl_status hub_give_nothing(hub *h, hub_worker *w, pl_message *a)
+{
+    w->waiting = false;
+    w->given_token = 0;
+    a->request = w->answered = w->request;
+    return hub_answer(h, &w->peer, a);
+}
+
 void hub_free_held(hub *h, int worker)
 {
     hub_note_returned(h, worker, pl_now_ms());
@@ -190,16 +198,11 @@ static pl_status serve_worker(hub *h, int worker, int64_t now_ms, bool *search)
 
 static pl_status say_no_work(hub *h, hub_worker *w)
 {
-    pl_message a;
+    pl_message a = {0};
     char text[HUB_WITHHELD_TEXT_MAX];
-    w->waiting = false;
-    w->answered = w->request;
-    w->given_token = 0;
-    pl_message_init(&a, 0);
-    a.request = w->request;
     PL_SAY(&a, NO_WORK, no_work, .retry_ms = 0,
            .text = hub_withheld_text(h, w, text)[0] ? text : NULL);
-    return hub_answer(h, &w->peer, &a);
+    return hub_give_nothing(h, w, &a);
 }
 
 /* Serves all waiting workers in the order in which they asked, but workers on trial
@@ -495,9 +498,8 @@ static pl_status on_offer(hub *h, const pl_peer *peer, pl_message *m, pl_message
 
 pl_status hub_take(hub *h, const pl_peer *peer, pl_message *m)
 {
-    pl_message a;
+    pl_message a = {.type = PL_MSG_OK};
     pl_status status = PL_OK;
-    pl_message_init(&a, PL_MSG_OK);
     switch (m->type) {
     case PL_MSG_TASK_REQ:
         status = on_task_req(h, peer, m);
@@ -581,12 +583,11 @@ pl_status pl_hub_run(const pl_hub_options *options)
     pl_socket *sockets[1 + PL_HOMES_MAX];
     bool ready[1 + PL_HOMES_MAX], more = false;
     pl_peer peer;
-    pl_message m;
-    hub h = {.options = options, .worker_names = pl_name_table_create()};
-    h.tasks.fits = hub_fits_new;
+    pl_message m = {0};
+    hub h = {.options = options,
+             .worker_names = pl_name_table_create(),
+             .tasks = {.fits = hub_fits_new, .audits = options->audits}};
     h.tasks.context = &h;
-    h.tasks.audits = options->audits;
-    pl_message_init(&m, 0);
     PL_TRY(pl_wire_bind(options->bind, &h.socket, bound));
     pl_keypair_create(&h.mates);
     pl_lease_secret_create(&h.secret);

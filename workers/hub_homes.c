@@ -471,9 +471,8 @@ pl_status hub_take_home(hub *h, int index, pl_message *m, int64_t now_ms)
 pl_status hub_hear_home(hub *h, int index, int64_t now_ms)
 {
     const hub_home *home = &h->homes[index];
-    pl_message m;
+    pl_message m = {0};
     pl_status status;
-    pl_message_init(&m, 0);
     while ((status = pl_wire_recv(home->socket, NULL, &m)) == PL_OK)
         PL_CHECK(hub_take_home(h, index, &m, now_ms));
     pl_message_destroy(&m);

@@ -336,6 +336,8 @@ void hub_free_held(hub *h, int worker);
 void hub_dismiss_finished(hub *h);
 /* Sends an answer; takes ownership of the message's body. */
 pl_status hub_answer(hub *h, const pl_peer *peer, pl_message *a);
+/* Answers the worker's open question without giving it a task. */
+pl_status hub_give_nothing(hub *h, hub_worker *w, pl_message *a);
 /* Notes that the worker has stopped training this path's task. A worker may train one
  * task while it sends another. */
 void hub_end_task(hub_worker *w, const plan_path *path);

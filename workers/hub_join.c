@@ -135,14 +135,10 @@ pl_status hub_drain(hub *h, pl_message *m, pl_message *a)
 pl_status hub_let_go(hub *h, int worker)
 {
     hub_worker *w = &h->workers[worker];
-    pl_message a;
+    pl_message a = {0};
     if (!w->waiting || hub_holds_lease(h, worker))
         return PL_OK;
-    w->waiting = false;
-    w->answered = w->request;
-    w->given_token = 0;
-    pl_message_init(&a, 0);
     pl_wire_error(&a, w->request, PL_ERR_CANCELLED,
                   "the operator has removed this worker (`pathloom drain`)");
-    return hub_answer(h, &w->peer, &a);
+    return hub_give_nothing(h, w, &a);
 }

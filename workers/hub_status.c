@@ -282,11 +282,10 @@ void hub_dismiss_finished(hub *h)
     if (!has_mixture)
         return;
     for (int i = 0; i < h->n_workers; i++) {
-        pl_message a;
+        pl_message a = {0};
         hub_worker *w = &h->workers[i];
         if (w->left)
             continue;
-        pl_message_init(&a, 0);
         pl_wire_error(&a, w->request, PL_ERR_CANCELLED, "the job is finished");
         /* a worker that is no longer connected does not get the message */
         (void)hub_answer(h, &w->peer, &a);

@@ -107,9 +107,7 @@ pl_status plan_add_arm(plan *p, pl_arm *arm, const pl_hash *blob)
         pl_arm_clear(arm);
         return PL_OK;
     }
-    memset(&a, 0, sizeof a);
-    a.arm = *arm;
-    a.blob = *blob;
+    a = (plan_arm){.arm = *arm, .blob = *blob};
     memset(arm, 0, sizeof *arm);
     pl_status status = pl_topology_create(&a.arm.shape, &a.arm.spec, &a.topology);
     if (status != PL_OK) {
@@ -481,24 +479,31 @@ size_t plan_valid_tokens(const plan_path *path, uint64_t out[2])
     return n;
 }
 
+static plan_lease new_lease(plan *p, plan_path *path, int worker, int64_t now_ms,
+                            int ttl_ms)
+{
+    p->n_granted++;
+    return (plan_lease){.active = true,
+                        .is_new = path->keeper != worker,
+                        .token = plan_next_token(p, path),
+                        .phase = path->phase,
+                        .deadline_ms = now_ms + ttl_ms,
+                        .granted_ms = now_ms,
+                        .renewed_ms = now_ms,
+                        .worker = worker,
+                        .loss = path->work.loss,
+                        .repeats = plan_repeats(path, worker)};
+}
+
 void plan_grant(plan *p, plan_task task, int worker, int64_t now_ms, int ttl_ms)
 {
     plan_path *path = &p->arms[task.arm].paths[task.index];
-    path->lease = (plan_lease){.active = true,
-                               .is_new = path->keeper != worker,
-                               .token = plan_next_token(p, path),
-                               .phase = path->phase,
-                               .deadline_ms = now_ms + ttl_ms,
-                               .granted_ms = now_ms,
-                               .renewed_ms = now_ms,
-                               .worker = worker,
-                               .loss = path->work.loss,
-                               .failures = path->lease.failures,
-                               .repeats = plan_repeats(path, worker)};
+    const int failures = path->lease.failures;
+    path->lease = new_lease(p, path, worker, now_ms, ttl_ms);
+    path->lease.failures = failures;
     memset(&path->backup, 0, sizeof path->backup);
     path->last_worker = worker;
     path->waits_until_ms = 0;
-    p->n_granted++;
 }
 
 bool plan_is_lease_of(const plan_lease *lease, uint64_t token, int worker)
@@ -518,17 +523,7 @@ plan_lease *plan_lease_of(plan_path *path, uint64_t token, int worker)
 void plan_grant_backup(plan *p, plan_task task, int worker, int64_t now_ms, int ttl_ms)
 {
     plan_path *path = &p->arms[task.arm].paths[task.index];
-    path->backup = (plan_lease){.active = true,
-                                .is_new = path->keeper != worker,
-                                .token = plan_next_token(p, path),
-                                .phase = path->phase,
-                                .deadline_ms = now_ms + ttl_ms,
-                                .granted_ms = now_ms,
-                                .renewed_ms = now_ms,
-                                .worker = worker,
-                                .loss = path->work.loss,
-                                .repeats = plan_repeats(path, worker)};
-    p->n_granted++;
+    path->backup = new_lease(p, path, worker, now_ms, ttl_ms);
     p->n_backups++;
 }
 
