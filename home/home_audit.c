@@ -39,8 +39,7 @@ static home_audit *keep_open(home *h, const pl_audit *row, const char *text)
 {
     h->audits = pl_grow(h->audits, (h->n_audits + 1) * sizeof *h->audits);
     home_audit *a = &h->audits[h->n_audits++];
-    *a = (home_audit){.row = *row, .text = pl_alloc(strlen(text) + 1)};
-    memcpy(a->text, text, strlen(text) + 1);
+    *a = (home_audit){.row = *row, .text = pl_strdup(text)};
     return a;
 }
 
@@ -168,15 +167,6 @@ done:
     return status;
 }
 
-static pl_status drop_if_exists(home *h, const char *name)
-{
-    pl_object state;
-    pl_status status = pl_store_get_object(h->store, name, &state);
-    if (status == PL_OK)
-        status = pl_txn_drop_object(h->txn, name);
-    return status == PL_ERR_NOT_FOUND ? PL_OK : status;
-}
-
 /* Writes the row with its verdict. The name of a dropped result is free again, because
  * the task may be drawn once more. */
 static pl_status close_row(home *h, pl_audit *row)
@@ -193,7 +183,11 @@ static pl_status close_row(home *h, pl_audit *row)
     PL_TRY(put_audit_row(h, row, &text));
     if (strcmp(open, closed) != 0)
         PL_TRY(pl_txn_drop_ref(h->txn, open));
-    PL_TRY(drop_if_exists(h, open));
+    pl_object state;
+    status = pl_store_get_object(h->store, open, &state);
+    if (status == PL_OK)
+        status = pl_txn_drop_object(h->txn, open);
+    status = status == PL_ERR_NOT_FOUND ? PL_OK : status;
 done:
     pl_buf_destroy(&text);
     return status;
