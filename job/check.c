@@ -2,7 +2,7 @@
  * invariant that needed the record gets a finding, and the check goes on. */
 #include "job/check.h"
 #include "job/forget.h"
-#include "job/run.h"
+#include "job/stages.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -573,13 +573,12 @@ static pl_status check_arm_devices(checker *c)
 
 static pl_status check_arm_blank(checker *c)
 {
-    char path[PL_NAME_MAX], object[PL_MODULE_NAME_MAX];
+    char object[PL_MODULE_NAME_MAX];
     pl_status status = PL_OK;
     for (int p = 0; status == PL_OK && p < c->arm.n_shards; p++) {
         pl_buf bytes = {0};
         pl_tokens *shard = NULL;
-        pl_topology_path_name(c->topology, p, path);
-        snprintf(object, sizeof object, "shard/%s/%s", c->arm.name, path);
+        stages_path_object("shard", &c->arm, c->topology, p, object);
         status = pl_store_read_object(c->store, object, &bytes);
         if (status == PL_OK)
             status = pl_tokens_view(bytes.data, bytes.len, object, &shard);

@@ -1,6 +1,7 @@
 /* The list of a run's forgotten documents, and the functions by which `train` uses the
  * list (forget.h). */
 #include "job/forget.h"
+#include "job/stages.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -106,13 +107,11 @@ pl_status forgotten_note(const pl_run *r)
 {
     char own[PL_PATH_MAX];
     pl_buf text = {0};
-    pl_hash blob;
     if (!pl_path_exists(run_file(r, "data/forgotten", own)))
         return PL_OK;
     pl_status status = pl_read_file(own, &text);
     if (status == PL_OK)
-        status =
-            pl_client_put_object(r->client, "forgotten", text.data, text.len, &blob);
+        status = stages_put_object(r, "forgotten", &text);
     pl_buf_destroy(&text);
     return status;
 }

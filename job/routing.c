@@ -213,11 +213,10 @@ pl_status routing_put(pl_run *r, const routing *g, const char *arm)
 {
     char name[PL_MODULE_NAME_MAX];
     pl_buf bytes = {0};
-    pl_hash blob;
     snprintf(name, sizeof name, "router/%s", arm);
     pl_status status = pl_prefix_lm_encode(g->answers, &bytes);
     if (status == PL_OK)
-        status = pl_client_put_object(r->client, name, bytes.data, bytes.len, &blob);
+        status = stages_put_object(r, name, &bytes);
     pl_buf_destroy(&bytes);
     return status;
 }
