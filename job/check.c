@@ -18,7 +18,9 @@ typedef struct checker {
     /* the arm that is checked now */
     pl_arm arm;
     pl_topology *topology;
-    forgotten forgotten; /* documents that no shard may have */
+    int module;               /* whose versions are checked now */
+    char device[PL_TEXT_MAX]; /* of the arm's first contribution; "": there was none */
+    forgotten forgotten;      /* documents that no shard may have */
     pl_draws draws;
     /* the store has shards or states of paths, so it is the store of a run */
     bool has_data;
@@ -73,6 +75,16 @@ static pl_status each_arm(checker *c, pl_status (*fn)(checker *c))
 {
     c->each = fn;
     return pl_store_each_object(c->store, "arm/", check_arm, c);
+}
+
+static pl_status each_version(checker *c, pl_version_fn fn)
+{
+    char name[PL_MODULE_NAME_MAX];
+    for (c->module = 0; c->module < pl_topology_n_modules(c->topology); c->module++) {
+        pl_arm_module_name(&c->arm, c->topology, c->module, name);
+        PL_CHECK(judge_failure(c, pl_store_each_version(c->store, name, fn, c)));
+    }
+    return PL_OK;
 }
 
 /* ---- hashes ---- */
@@ -299,11 +311,6 @@ done:
 }
 
 /* ---- rounds ---- */
-typedef struct round_check {
-    checker *c;
-    int module;
-} round_check;
-
 static void check_rolled_back(checker *c, const pl_version *v)
 {
     pl_version source;
@@ -341,16 +348,15 @@ static void check_rolled_back(checker *c, const pl_version *v)
 /* Checks that each contribution is by a contributor of this module, in this round.
  * Under delayed-nesterov each version has a single update of any round; then repeated
  * contributors and the round are not checked. */
-static void check_contributions(const round_check *r, const pl_version *v)
+static void check_contributions(checker *c, const pl_version *v)
 {
-    checker *c = r->c;
-    const pl_contract of = pl_contract_of(&c->arm, c->topology, r->module);
+    const pl_contract of = pl_contract_of(&c->arm, c->topology, c->module);
     const unsigned long long number = v->number;
     for (int i = 0; i < v->n_contributions; i++) {
         const pl_contribution *d = &v->contributions[i];
         const bool passes = d->path >= 0 &&
                             d->path < pl_topology_n_paths(c->topology) &&
-                            pl_topology_path_has(c->topology, (int)d->path, r->module);
+                            pl_topology_path_has(c->topology, (int)d->path, c->module);
         const double weight = passes ? pl_round_record_weight(&of, (int)d->path) : 0;
         bool is_repeated = false;
         for (int k = 0; k < i; k++)
@@ -383,15 +389,14 @@ static void check_contributions(const round_check *r, const pl_version *v)
 
 static pl_status check_round(void *context, const pl_version *v)
 {
-    const round_check *r = context;
-    checker *c = r->c;
+    checker *c = context;
     if (v->number == 0)
         return PL_OK;
     c->now->n_checked++;
     if (v->n_contributions == 0)
         check_rolled_back(c, v);
     else
-        check_contributions(r, v);
+        check_contributions(c, v);
     if (!pl_hash_equal(&v->config, &c->arm.config))
         note_violation(c, "%s@%llu was made with a different configuration than %s",
                        v->module, (unsigned long long)v->number, c->arm.name);
@@ -400,15 +405,7 @@ static pl_status check_round(void *context, const pl_version *v)
 
 static pl_status check_arm_rounds(checker *c)
 {
-    char name[PL_MODULE_NAME_MAX];
-    for (int m = 0; m < pl_topology_n_modules(c->topology) && !pl_arm_scores(&c->arm);
-         m++) {
-        round_check r = {c, m};
-        pl_arm_module_name(&c->arm, c->topology, m, name);
-        PL_CHECK(
-            judge_failure(c, pl_store_each_version(c->store, name, check_round, &r)));
-    }
-    return PL_OK;
+    return pl_arm_scores(&c->arm) ? PL_OK : each_version(c, check_round);
 }
 
 /* ---- phases ---- */
@@ -540,35 +537,24 @@ static void check_blank(checker *c, const pl_tokens *shard, const char *object)
     c->now->n_checked++;
 }
 
-typedef struct device_check {
-    checker *c;
-    char device[PL_TEXT_MAX]; /* device of the first contribution; "": there was none */
-} device_check;
-
 static pl_status check_device(void *context, const pl_version *v)
 {
-    device_check *d = context;
+    checker *c = context;
     for (int i = 0; i < v->n_contributions; i++) {
         const char *device = v->contributions[i].device;
-        if (!d->device[0])
-            pl_copy_text(d->device, sizeof d->device, device);
-        else if (strcmp(d->device, device) != 0)
-            note_unproven(d->c, "devices of two kinds trained an arm, so a run that "
-                                "never had the documents may end with different bytes");
+        if (!c->device[0])
+            pl_copy_text(c->device, sizeof c->device, device);
+        else if (strcmp(c->device, device) != 0)
+            note_unproven(c, "devices of two kinds trained an arm, so a run that never "
+                             "had the documents may end with different bytes");
     }
     return PL_OK;
 }
 
 static pl_status check_arm_devices(checker *c)
 {
-    char name[PL_MODULE_NAME_MAX];
-    device_check d = {.c = c};
-    for (int m = 0; m < pl_topology_n_modules(c->topology); m++) {
-        pl_arm_module_name(&c->arm, c->topology, m, name);
-        PL_CHECK(
-            judge_failure(c, pl_store_each_version(c->store, name, check_device, &d)));
-    }
-    return PL_OK;
+    c->device[0] = '\0';
+    return each_version(c, check_device);
 }
 
 static pl_status check_arm_blank(checker *c)
