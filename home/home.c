@@ -116,13 +116,9 @@ pl_status home_find_module(home *h, const char *name, home_arm **arm, int *modul
 pl_status home_find_path(home *h, const char *name, home_arm **arm, int *index)
 {
     *arm = arm_of_name(h, name);
-    if (*arm) {
-        int n = pl_topology_n_paths((*arm)->topology) *
-                pl_topology_n_replicas((*arm)->topology);
-        for (*index = 0; *index < n; (*index)++)
-            if (strcmp((*arm)->paths[*index].state.name, name) == 0)
-                return PL_OK;
-    }
+    for (*index = 0; *arm && *index < home_n_tasks(*arm); (*index)++)
+        if (strcmp((*arm)->paths[*index].state.name, name) == 0)
+            return PL_OK;
     return pl_fail(PL_ERR_NOT_FOUND, "this home has no path %s", name);
 }
 
@@ -365,18 +361,15 @@ static pl_status on_put_object(home *h, pl_message *m, pl_message *a)
     if (home_find_arm(h, bare, strlen(bare)))
         return PL_OK;
     PL_CHECK(home_read_arm(h, q.name, &q.blob, &arm));
-    status = same ? PL_OK : home_adopt_blob(h, &q.blob);
-    if (status == PL_OK && !same)
-        status = pl_txn_put_object(h->txn, q.name, &q.blob);
-    if (status == PL_OK)
-        status = commit_changes(h);
-    if (status == PL_OK)
-        status = pl_failpoint("home.arm.after");
-    if (status == PL_OK)
-        status = home_install_arm(h, &arm);
-    if (status == PL_OK)
-        home_tell_arm(h, &h->arms[h->n_arms - 1]);
-    return status;
+    if (!same) {
+        PL_CHECK(home_adopt_blob(h, &q.blob));
+        PL_CHECK(pl_txn_put_object(h->txn, q.name, &q.blob));
+    }
+    PL_CHECK(commit_changes(h));
+    PL_CHECK(pl_failpoint("home.arm.after"));
+    PL_CHECK(home_install_arm(h, &arm));
+    home_tell_arm(h, &h->arms[h->n_arms - 1]);
+    return PL_OK;
 }
 
 static pl_status on_put_ref(home *h, pl_message *m, pl_message *a)

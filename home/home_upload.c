@@ -230,28 +230,22 @@ pl_status home_put_blob(home *h, const pl_peer *peer, pl_message *m, pl_message 
 pl_status home_adopt_blob(home *h, const pl_hash *hash)
 {
     pl_status status = PL_OK;
-    void *bytes = NULL;
+    pl_bytes bytes = {0};
+    void *owned = NULL;
     pl_hash stored;
-    uint64_t size = 0;
     PL_TRY(home_write(h));
-    staging_blob *b = staging_find(&h->uploads, hash);
-    if (b) {
-        /* pl_txn_put_blob computes the hash of the upload for the first time. If it
-         * differs from the hash that the sender gave, no record names the bytes, so the
-         * commit drops them. */
-        PL_TRY(pl_txn_put_blob(h->txn, b->data, b->bytes, &stored));
+    PL_TRY(home_lend_blob(h, hash, "a blob", &bytes, &owned));
+    PL_TRY(pl_txn_put_blob(h->txn, bytes.at, bytes.len, &stored));
+    if (!owned) /* an upload */
         staging_drop(&h->uploads, hash);
-        if (!pl_hash_equal(&stored, hash))
-            PL_TRY(pl_fail(PL_ERR_DAMAGED,
-                           "the bytes of an upload do not match the hash that the "
-                           "sender gave; send the upload again"));
-        goto done;
-    }
-    PL_TRY(pl_store_blob_bytes(h->store, hash, &size));
-    PL_TRY(pl_try_alloc(size ? (size_t)size : 1, "a blob", &bytes));
-    PL_TRY(pl_store_read_blob(h->store, hash, 0, (size_t)size, bytes));
-    PL_TRY(pl_txn_put_blob(h->txn, bytes, size, &stored));
+    /* pl_txn_put_blob computes the hash of an upload for the first time. If it differs
+     * from the hash that the sender gave, no record names the bytes, so the commit
+     * drops them. */
+    if (!owned && !pl_hash_equal(&stored, hash))
+        PL_TRY(pl_fail(PL_ERR_DAMAGED,
+                       "the bytes of an upload do not match the hash that the sender "
+                       "gave; send the upload again"));
 done:
-    pl_free_aligned(bytes);
+    pl_free_aligned(owned);
     return status;
 }

@@ -456,7 +456,6 @@ pl_status hub_take_home(hub *h, int index, pl_message *m, int64_t now_ms)
     case PL_MSG_STATUS_IS: /* only for answers to `pathloom status` */
         pl_buf_clear(&home->status);
         pl_buf_append(&home->status, m->data.data, m->data.len);
-        home->status_ms = pl_now_ms();
         break;
     default:
         break;

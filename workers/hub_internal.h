@@ -257,7 +257,6 @@ typedef struct hub_home {
     /* number of arms in the state whose definitions have not arrived yet */
     int unknown_arms;
     pl_buf status; /* the home's newest STATUS_IS, JSON */
-    int64_t status_ms;
 } hub_home;
 
 typedef struct hub {
