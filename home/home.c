@@ -280,7 +280,7 @@ static pl_status on_get_state(home *h, const pl_peer *peer, pl_message *m,
  * phase, the state is dropped, too: the next worker then trains the path's next phase
  * without the moments and other vectors that a state has. With AUDIT, an audit found
  * the results of the phase to be wrong, or could not tell: they are dropped. */
-static pl_status on_fence(home *h, pl_message *m, pl_message *a)
+static pl_status on_fence(home *h, pl_message *m)
 {
     pl_msg_fence q;
     home_arm *arm = NULL;
@@ -291,7 +291,6 @@ static pl_status on_fence(home *h, pl_message *m, pl_message *a)
         return pl_fail(PL_ERR_PROTO, "a FENCE of %s names phase %lld", q.name,
                        (long long)q.phase);
     home_path *path = &arm->paths[index];
-    a->type = PL_MSG_OK;
     /* an update counts in a merge when its task is finished */
     if (q.confirmed > path->confirmed)
         path->confirmed = q.confirmed;
@@ -332,12 +331,11 @@ static pl_status on_fence(home *h, pl_message *m, pl_message *a)
 }
 
 /* ---- small writes; answered after the commit ---- */
-static pl_status on_put_object(home *h, pl_message *m, pl_message *a)
+static pl_status on_put_object(home *h, pl_message *m)
 {
     pl_msg_put_object q;
     pl_object old;
     PL_CHECK(PL_HEAR(m, put_object, &q));
-    a->type = PL_MSG_OK;
     pl_status status = pl_store_get_object(h->store, q.name, &old);
     const bool exists = status == PL_OK;
     const bool same = exists && pl_hash_equal(&old.blob, &q.blob);
@@ -372,7 +370,7 @@ static pl_status on_put_object(home *h, pl_message *m, pl_message *a)
     return PL_OK;
 }
 
-static pl_status on_put_ref(home *h, pl_message *m, pl_message *a)
+static pl_status on_put_ref(home *h, pl_message *m)
 {
     pl_msg_put_ref q;
     PL_CHECK(PL_HEAR(m, put_ref, &q));
@@ -387,12 +385,11 @@ static pl_status on_put_ref(home *h, pl_message *m, pl_message *a)
                        q.name);
     PL_CHECK(home_write(h));
     PL_CHECK(pl_txn_put_ref(h->txn, q.name, q.text));
-    a->type = PL_MSG_OK;
     return PL_OK;
 }
 
 /* Makes version 0 of a module, before the launcher announces the arm. */
-static pl_status on_create_module(home *h, pl_message *m, pl_message *a)
+static pl_status on_create_module(home *h, pl_message *m)
 {
     pl_msg_create_module q;
     pl_version v = {0}, head = {0};
@@ -401,7 +398,6 @@ static pl_status on_create_module(home *h, pl_message *m, pl_message *a)
     pl_copy_text(v.module, sizeof v.module, q.name);
     v.config = q.base;
     v.params = q.blob;
-    a->type = PL_MSG_OK;
     pl_status status = pl_store_get_version(h->store, v.module, 0, &head);
     if (status == PL_OK) {
         bool same = pl_hash_equal(&head.params, &v.params);
@@ -500,19 +496,19 @@ static pl_status answer_question(home *h, const pl_peer *peer, pl_message *m,
     case PL_MSG_GET_STATE:
         return on_get_state(h, peer, m, a);
     case PL_MSG_FENCE:
-        return on_fence(h, m, a);
+        return on_fence(h, m);
     case PL_MSG_PUT_AUDIT:
-        return home_put_audit(h, m, a);
+        return home_put_audit(h, m);
     case PL_MSG_FENCE_WORKER:
-        return home_fence_worker(h, m, a);
+        return home_fence_worker(h, m);
     case PL_MSG_PUT_OBJECT:
-        return on_put_object(h, m, a);
+        return on_put_object(h, m);
     case PL_MSG_PUT_REF:
-        return on_put_ref(h, m, a);
+        return on_put_ref(h, m);
     case PL_MSG_MEET:
         return home_meet(h, peer, m, a);
     case PL_MSG_CREATE_MODULE:
-        return on_create_module(h, m, a);
+        return on_create_module(h, m);
     case PL_MSG_HOLD:
         return home_hold(h, m, a);
     case PL_MSG_STATUS:
@@ -521,7 +517,6 @@ static pl_status answer_question(home *h, const pl_peer *peer, pl_message *m,
         return PL_OK;
     case PL_MSG_STOP:
         h->stopping = true;
-        a->type = PL_MSG_OK;
         return PL_OK;
     default:
         return pl_fail(PL_ERR_PROTO, "a home does not understand message type %u",

@@ -264,7 +264,7 @@ pl_status home_drop_results(home *h, const home_arm *arm, int index, int64_t pha
 /* Carries out a verdict of the hub. Under `odd` and `undecided` the hub has told all
  * homes before to drop the task's updates; the path stays in its phase, and its task is
  * leased again. */
-pl_status home_put_audit(home *h, pl_message *m, pl_message *answer)
+pl_status home_put_audit(home *h, pl_message *m)
 {
     pl_msg_put_audit q;
     pl_audit said;
@@ -273,7 +273,6 @@ pl_status home_put_audit(home *h, pl_message *m, pl_message *answer)
     PL_CHECK(PL_HEAR(m, put_audit, &q));
     PL_CHECK(pl_audit_read(q.row_text, &said));
     home_audit *open = find_audit(h, said.path);
-    answer->type = PL_MSG_OK;
     if (!open || said.verdict == PL_VERDICT_OPEN || said.phase != open->row.phase ||
         said.tries != open->row.tries || !pl_hash_equal(&said.after, &open->row.after))
         return PL_OK; /* the verdict is about an earlier result */
@@ -316,7 +315,7 @@ static pl_status put_fenced(home *h, const pl_fence *f)
 /* Fences a worker. If two workers with the same name are fenced, their refs need
  * different names; so the ref of the worker that is fenced by its key is named after
  * this key. */
-pl_status home_fence_worker(home *h, pl_message *m, pl_message *answer)
+pl_status home_fence_worker(home *h, pl_message *m)
 {
     pl_fence f = {0};
     pl_msg_fence_worker q;
@@ -325,7 +324,6 @@ pl_status home_fence_worker(home *h, pl_message *m, pl_message *answer)
     pl_copy_text(f.reason, sizeof f.reason, q.reason);
     if (q.key)
         memcpy(f.key.bytes, q.key, sizeof f.key.bytes);
-    answer->type = PL_MSG_OK;
     if (pl_fence_find(h->fenced, h->n_fenced, f.name, &f.key, false))
         return PL_OK;
     for (size_t i = 0; i < h->n_fenced; i++)

@@ -352,8 +352,8 @@ const pl_path_state *home_in_audit(const home *h, const char *path);
  * them again. */
 pl_status home_drop_results(home *h, const home_arm *arm, int index, int64_t phase,
                             uint64_t token);
-pl_status home_put_audit(home *h, pl_message *m, pl_message *answer);
-pl_status home_fence_worker(home *h, pl_message *m, pl_message *answer);
+pl_status home_put_audit(home *h, pl_message *m);
+pl_status home_fence_worker(home *h, pl_message *m);
 /* If the holder of the lease is fenced, fails with ERR_NOPERM and the reason. */
 pl_status home_check_fenced(const home *h, const pl_lease *lease);
 /* appends the records of audits and fenced workers to the state for the hub */

@@ -67,6 +67,9 @@ typedef struct pl_run {
 } pl_run;
 
 char *run_file(const pl_run *r, const char *name, char out[PL_PATH_MAX]);
+/* Writes a JSON value, and `end`, as a file of the run. Takes ownership of `json`. */
+pl_status run_write_json(const pl_run *r, const char *name, pl_json *json, int indent,
+                         const char *end);
 
 /* The run, the settings and the hub that a command line names. */
 typedef struct run_request {

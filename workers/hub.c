@@ -281,31 +281,28 @@ static pl_status on_task_req(hub *h, const pl_peer *peer, pl_message *m)
     return PL_OK;
 }
 
-/* The fields that the messages RENEW, DONE and RELEASE have in common. */
+/* The fields that the messages RENEW, DONE and RELEASE have in common. `path` is NULL
+ * if this hub does not know the task. */
 typedef struct report {
     int worker;
+    plan_task task;
+    const plan_arm *arm;
     plan_path *path;
     int64_t phase;
 } report;
 
-static const plan_arm *arm_of(const hub *h, const plan_path *path)
-{
-    const plan_arm *arm = h->tasks.arms;
-    while (path < arm->paths || path >= arm->paths + arm->n_tasks)
-        arm++;
-    return arm;
-}
-
 static pl_status read_report(hub *h, const pl_peer *peer, const char *worker,
                              int64_t phase, const char *task, report *out)
 {
-    out->phase = phase;
-    out->worker = hub_find_worker(h, worker);
+    *out = (report){.phase = phase, .worker = hub_find_worker(h, worker)};
     if (out->worker < 0)
         return pl_fail(PL_ERR_STALE, "this hub does not know the worker; send HELLO");
     PL_CHECK(hub_check_owner(&h->workers[out->worker], peer));
     PL_CHECK(hub_hear_from(h, out->worker, peer));
-    out->path = plan_find_path(&h->tasks, task);
+    if (plan_find_task(&h->tasks, task, &out->task)) {
+        out->arm = &h->tasks.arms[out->task.arm];
+        out->path = &out->arm->paths[out->task.index];
+    }
     return PL_OK;
 }
 
@@ -320,16 +317,13 @@ void hub_end_task(hub_worker *w, const plan_path *path)
 static bool shows_lease(hub *h, pl_bytes sealed, const report *rep, uint64_t token,
                         pl_lease *lease)
 {
-    plan_task task;
     if (!h->has_before || !sealed.at ||
-        !plan_find_task(&h->tasks, rep->path->name, &task) ||
         pl_lease_open(&h->secret_before, sealed.at, sealed.len, lease) != PL_OK)
         return false;
-    const plan_arm *arm = &h->tasks.arms[task.arm];
     const hub_worker *w = &h->workers[rep->worker];
-    return strcmp(lease->arm, arm->arm.name) == 0 &&
-           lease->path * pl_topology_n_replicas(arm->topology) + lease->replica ==
-               task.index &&
+    return strcmp(lease->arm, rep->arm->arm.name) == 0 &&
+           lease->path * pl_topology_n_replicas(rep->arm->topology) + lease->replica ==
+               rep->task.index &&
            lease->phase == rep->phase && lease->token == token &&
            strcmp(lease->worker, w->name) == 0 && pl_pubkey_equal(&lease->key, &w->key);
 }
@@ -350,7 +344,7 @@ static pl_status on_renew(hub *h, const pl_peer *peer, pl_message *m, pl_message
         audit->lease.deadline_ms = pl_now_ms() + h->options->ttl_ms;
     else if (!rep.path || (!plan_lease_of(rep.path, m->token, rep.worker) && !shows) ||
              !plan_renew(&h->tasks, rep.path, rep.phase, m->token, rep.worker,
-                         pl_now_ms(), hub_ttl_ms(h, arm_of(h, rep.path)))) {
+                         pl_now_ms(), hub_ttl_ms(h, rep.arm))) {
         /* This hub does not have the lease. It cannot decide while it lacks the state
          * of a home. And if the worker no longer trains the task and the homes have the
          * results, its DONE will come soon. */
@@ -378,11 +372,10 @@ static pl_status on_renew(hub *h, const pl_peer *peer, pl_message *m, pl_message
     return PL_OK;
 }
 
-static pl_status on_done(hub *h, const pl_peer *peer, pl_message *m, pl_message *a)
+static pl_status on_done(hub *h, const pl_peer *peer, pl_message *m)
 {
     enum { SECONDS_MAX = 1000000000 };
     report rep;
-    plan_task task;
     pl_msg_done q;
     PL_CHECK(PL_HEAR(m, done, &q));
     PL_CHECK(read_report(h, peer, q.name, q.phase, q.task, &rep));
@@ -393,8 +386,8 @@ static pl_status on_done(hub *h, const pl_peer *peer, pl_message *m, pl_message 
             return pl_fail(PL_ERR_DATA,
                            "a DONE reports %g seconds, but a time must be 0 to 1e9 s",
                            seconds[i]);
-    if (rep.path && plan_find_task(&h->tasks, rep.path->name, &task)) {
-        const pl_arm *arm = &h->tasks.arms[task.arm].arm;
+    if (rep.path) {
+        const pl_arm *arm = &rep.arm->arm;
         uint64_t most = pl_phase_samples(arm) * (uint64_t)arm->inner.context;
         if (q.work.n_tokens > most)
             return pl_fail(
@@ -422,7 +415,6 @@ static pl_status on_done(hub *h, const pl_peer *peer, pl_message *m, pl_message 
     if (audit)
         hub_note_done(h, w, rep.path, rep.phase, &audit->lease, q.work.seconds,
                       pl_now_ms());
-    a->type = PL_MSG_OK;
     if (w->held_token == m->token && w->held_phase == rep.phase)
         w->held_token = 0; /* the worker no longer holds this task */
     if (audit) {
@@ -435,14 +427,14 @@ static pl_status on_done(hub *h, const pl_peer *peer, pl_message *m, pl_message 
     return PL_OK;
 }
 
-static pl_status on_release(hub *h, const pl_peer *peer, pl_message *m, pl_message *a)
+static pl_status on_release(hub *h, const pl_peer *peer, pl_message *m)
 {
     report rep;
     pl_msg_release q;
     pl_reader r;
     pl_reader_open(&r, "release", m->body.data, m->body.len);
     if (pl_field_count(&r, PL_TAG_TASK) == 0)
-        return hub_leave(h, peer, m, a);
+        return hub_leave(h, peer, m);
     PL_CHECK(PL_HEAR(m, release, &q));
     PL_CHECK(read_report(h, peer, q.name, q.phase, q.task, &rep));
     const uint64_t why = q.status;
@@ -451,7 +443,6 @@ static pl_status on_release(hub *h, const pl_peer *peer, pl_message *m, pl_messa
         return pl_fail(PL_ERR_PROTO, "a RELEASE has the unknown status %llu",
                        (unsigned long long)why);
     hub_end_task(&h->workers[rep.worker], rep.path);
-    a->type = PL_MSG_OK;
     hub_audit *audit = hub_audit_of(h, m->token, rep.worker);
     const bool fault = pl_is_machine_fault((pl_status)why);
     const bool failed = why != PL_OK && !fault;
@@ -482,13 +473,12 @@ static pl_status on_release(hub *h, const pl_peer *peer, pl_message *m, pl_messa
     return PL_OK;
 }
 
-static pl_status on_offer(hub *h, const pl_peer *peer, pl_message *m, pl_message *a)
+static pl_status on_offer(hub *h, const pl_peer *peer, pl_message *m)
 {
     report rep;
     pl_msg_offer q;
     PL_CHECK(PL_HEAR(m, offer, &q));
     PL_CHECK(read_report(h, peer, q.name, q.phase, q.task, &rep));
-    a->type = PL_MSG_OK;
     /* mates of a path begin when its updates are offered, so the offer of a worker that
      * may never deliver does not count */
     if (rep.path && !hub_is_on_trial(h, &h->workers[rep.worker]))
@@ -516,13 +506,13 @@ pl_status hub_take(hub *h, const pl_peer *peer, pl_message *m)
         status = on_renew(h, peer, m, &a);
         break;
     case PL_MSG_DONE:
-        status = on_done(h, peer, m, &a);
+        status = on_done(h, peer, m);
         break;
     case PL_MSG_OFFER:
-        status = on_offer(h, peer, m, &a);
+        status = on_offer(h, peer, m);
         break;
     case PL_MSG_RELEASE:
-        status = on_release(h, peer, m, &a);
+        status = on_release(h, peer, m);
         break;
     case PL_MSG_STATUS:
         a.type = PL_MSG_STATUS_IS;
@@ -532,7 +522,7 @@ pl_status hub_take(hub *h, const pl_peer *peer, pl_message *m)
         status = hub_log_lines(m, &a);
         break;
     case PL_MSG_DRAIN:
-        status = hub_drain(h, m, &a);
+        status = hub_drain(h, m);
         break;
     case PL_MSG_STOP:
         h->stopping = true;

@@ -347,9 +347,9 @@ pl_status hub_hello(hub *h, const pl_peer *peer, pl_message *m, pl_message *a);
 /* Notes a message of a worker. ERR_STALE: the worker must send HELLO first. */
 pl_status hub_hear_from(hub *h, int worker, const pl_peer *peer);
 /* Handles the message with which a worker leaves. */
-pl_status hub_leave(hub *h, const pl_peer *peer, pl_message *m, pl_message *a);
+pl_status hub_leave(hub *h, const pl_peer *peer, pl_message *m);
 /* Handles DRAIN: the worker gets no new task. */
-pl_status hub_drain(hub *h, pl_message *m, pl_message *a);
+pl_status hub_drain(hub *h, pl_message *m);
 pl_status hub_let_go(hub *h, int worker);
 
 /* hub_names.c */

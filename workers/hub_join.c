@@ -94,12 +94,11 @@ pl_status hub_hello(hub *h, const pl_peer *peer, pl_message *m, pl_message *a)
 /* Handles the message with which a worker leaves. Ends the worker's open question and
  * its leases at once, so that other workers need not wait until the leases expire. Has
  * no effect if a new process (pid) of the same worker is already connected. */
-pl_status hub_leave(hub *h, const pl_peer *peer, pl_message *m, pl_message *a)
+pl_status hub_leave(hub *h, const pl_peer *peer, pl_message *m)
 {
     pl_msg_leave q;
     PL_CHECK(PL_HEAR(m, leave, &q));
     int w = hub_find_worker(h, q.name);
-    a->type = PL_MSG_OK;
     if (w < 0 || h->workers[w].pid != q.pid)
         return PL_OK;
     PL_CHECK(hub_check_owner(&h->workers[w], peer));
@@ -110,7 +109,7 @@ pl_status hub_leave(hub *h, const pl_peer *peer, pl_message *m, pl_message *a)
     return PL_OK;
 }
 
-pl_status hub_drain(hub *h, pl_message *m, pl_message *a)
+pl_status hub_drain(hub *h, pl_message *m)
 {
     pl_msg_drain q;
     PL_CHECK(PL_HEAR(m, drain, &q));
@@ -127,7 +126,6 @@ pl_status hub_drain(hub *h, pl_message *m, pl_message *a)
                        q.name);
     h->workers[w].drains = true;
     pl_log(PL_LOG_INFO, "worker.draining", "worker=%s", q.name);
-    a->type = PL_MSG_OK;
     return PL_OK;
 }
 

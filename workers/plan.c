@@ -164,12 +164,6 @@ bool plan_find_task(plan *p, const char *name, plan_task *out)
     return i >= 0;
 }
 
-plan_path *plan_find_path(plan *p, const char *name)
-{
-    plan_task task;
-    return plan_find_task(p, name, &task) ? &p->arms[task.arm].paths[task.index] : NULL;
-}
-
 int64_t plan_n_confirmed(const plan_path *path)
 {
     return path->phase - path->in_audit;

@@ -234,8 +234,6 @@ plan_arm *plan_find_arm(plan *p, const char *name);
 pl_status plan_add_arm(plan *p, pl_arm *arm, const pl_hash *blob);
 void plan_set_version(plan *p, const char *module, uint64_t version, int64_t now_ms);
 bool plan_find_task(plan *p, const char *name, plan_task *out);
-/* returns NULL if there is no such path */
-plan_path *plan_find_path(plan *p, const char *name);
 /* Applies a home's report about a path. Reports may arrive in any order, twice, or not
  * at all: a report that is older than the newest one changes nothing. But reports about
  * a phase that an audit may drop must arrive in order. */
