@@ -76,9 +76,7 @@ void home_answer_later(home *h, const pl_peer *peer, pl_message *message)
         h->cap_answers = h->cap_answers ? 2 * h->cap_answers : 64;
         h->answers = pl_grow(h->answers, h->cap_answers * sizeof *h->answers);
     }
-    h->answers[h->n_answers].peer = *peer;
-    h->answers[h->n_answers].message = *message;
-    h->n_answers++;
+    h->answers[h->n_answers++] = (home_letter){*peer, *message};
     memset(message, 0, sizeof *message);
 }
 

@@ -241,48 +241,8 @@ static pl_status serve_waiting(hub *h)
     return PL_OK;
 }
 
-static pl_status on_task_req(hub *h, const pl_peer *peer, pl_message *m)
-{
-    pl_msg_task_req q;
-    PL_CHECK(PL_HEAR(m, task_req, &q));
-    int index = hub_find_worker(h, q.name);
-    if (index < 0)
-        /* for example because the hub has restarted */
-        return pl_fail(PL_ERR_STALE, "this hub does not know the worker; send HELLO");
-    hub_worker *w = &h->workers[index];
-    PL_CHECK(hub_check_owner(w, peer));
-    PL_CHECK(hub_hear_from(h, index, peer));
-    w->held_token =
-        plan_find_task(&h->tasks, q.task ? q.task : "", &w->held) ? m->token : 0;
-    w->held_phase = q.phase;
-    /* The hub has answered this question before, but the answer was lost or came too
-     * late: the worker gets the same answer, unless the lease in it has ended. The
-     * answer to the worker's next question may have a new task. */
-    if (m->request == w->answered) {
-        w->request = m->request;
-        const plan_lease *lease =
-            w->given_token == 0
-                ? NULL
-                : plan_lease_of(&h->tasks.arms[w->given.arm].paths[w->given.index],
-                                w->given_token, index);
-        if (hub_audit_of(h, w->given_token, index) ||
-            (lease && lease->active && lease->phase == w->given_phase))
-            return send_task(h, w);
-        return say_no_work(h, w);
-    }
-    w->asked_ms = pl_now_ms();
-    w->unchecked = !hub_admits_device(h, w, w->asked_ms);
-    if (!w->waiting)
-        w->waiting_since_ms = w->asked_ms;
-    if (!w->queued)
-        h->queue[h->n_queued++] = index;
-    w->waiting = w->queued = true;
-    w->request = m->request;
-    return PL_OK;
-}
-
-/* The fields that the messages RENEW, DONE and RELEASE have in common. `path` is NULL
- * if this hub does not know the task. */
+/* What messages of workers about a task have in common. `path` is NULL if this hub does
+ * not know the task. */
 typedef struct report {
     int worker;
     plan_task task;
@@ -295,7 +255,7 @@ static pl_status read_report(hub *h, const pl_peer *peer, const char *worker,
                              int64_t phase, const char *task, report *out)
 {
     *out = (report){.phase = phase, .worker = hub_find_worker(h, worker)};
-    if (out->worker < 0)
+    if (out->worker < 0) /* for example because the hub has restarted */
         return pl_fail(PL_ERR_STALE, "this hub does not know the worker; send HELLO");
     PL_CHECK(hub_check_owner(&h->workers[out->worker], peer));
     PL_CHECK(hub_hear_from(h, out->worker, peer));
@@ -303,6 +263,42 @@ static pl_status read_report(hub *h, const pl_peer *peer, const char *worker,
         out->arm = &h->tasks.arms[out->task.arm];
         out->path = &out->arm->paths[out->task.index];
     }
+    return PL_OK;
+}
+
+static pl_status on_task_req(hub *h, const pl_peer *peer, pl_message *m)
+{
+    report rep;
+    pl_msg_task_req q;
+    PL_CHECK(PL_HEAR(m, task_req, &q));
+    PL_CHECK(read_report(h, peer, q.name, q.phase, q.task ? q.task : "", &rep));
+    hub_worker *w = &h->workers[rep.worker];
+    w->held = rep.task;
+    w->held_token = rep.path ? m->token : 0;
+    w->held_phase = q.phase;
+    /* The hub has answered this question before, but the answer was lost or came too
+     * late: the worker gets the same answer, unless the lease in it has ended. The
+     * answer to the worker's next question may have a new task. */
+    if (m->request == w->answered) {
+        w->request = m->request;
+        const plan_lease *lease =
+            w->given_token == 0
+                ? NULL
+                : plan_lease_of(&h->tasks.arms[w->given.arm].paths[w->given.index],
+                                w->given_token, rep.worker);
+        if (hub_audit_of(h, w->given_token, rep.worker) ||
+            (lease && lease->active && lease->phase == w->given_phase))
+            return send_task(h, w);
+        return say_no_work(h, w);
+    }
+    w->asked_ms = pl_now_ms();
+    w->unchecked = !hub_admits_device(h, w, w->asked_ms);
+    if (!w->waiting)
+        w->waiting_since_ms = w->asked_ms;
+    if (!w->queued)
+        h->queue[h->n_queued++] = rep.worker;
+    w->waiting = w->queued = true;
+    w->request = m->request;
     return PL_OK;
 }
 

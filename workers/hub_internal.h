@@ -157,7 +157,7 @@ typedef struct hub_worker {
     bool own_key;
     bool had_task; /* whether at least one task was leased to this worker */
     /* whether a worker with this key has delivered a task, and no lease of such a
-     * worker was lost since then (hub_same_holder) */
+     * worker was lost since then */
     bool delivers;
     /* the newest token when the worker was put on trial: the loss of an older lease is
      * no failure */
@@ -365,13 +365,10 @@ pl_status hub_know_worker(hub *h, const char *name, const pl_peer *peer, int *ou
  * new key and its name to the list of keys. Such a client may ask nothing else. */
 pl_status hub_enrol(hub *h, const pl_peer *peer, pl_message *m, pl_message *a);
 pl_status hub_check_owner(const hub_worker *w, const pl_peer *peer);
-/* Whether both are the same worker, or have the same key, which is not one of the job's
- * own keys. */
-bool hub_same_holder(const hub_worker *a, const hub_worker *b);
 /* Whether the worker is on trial (hub_names.c). */
 bool hub_is_on_trial(const hub *h, const hub_worker *w);
 /* Returns how many tasks and audits this worker has; with by_key also those of all
- * workers with the same key (hub_same_holder), with `backups` also backups. */
+ * workers with the same key (same_holder), with `backups` also backups. */
 int hub_n_held(const hub *h, const hub_worker *w, bool by_key, bool backups);
 /* Whether this worker has any lease: of a task, of a backup or of an audit. */
 bool hub_holds_lease(const hub *h, int worker);

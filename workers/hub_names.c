@@ -51,7 +51,9 @@ int hub_find_maker(const hub *h, const char *name, const pl_pubkey *key)
     return is_it ? found : -1;
 }
 
-bool hub_same_holder(const hub_worker *a, const hub_worker *b)
+/* Whether both are the same worker, or have the same key, which is not one of the job's
+ * own keys. */
+static bool same_holder(const hub_worker *a, const hub_worker *b)
 {
     return a == b || (!a->own_key && !b->own_key && pl_pubkey_equal(&a->key, &b->key));
 }
@@ -179,7 +181,7 @@ pl_status hub_know_worker(hub *h, const char *name, const pl_peer *peer, int *ou
     pl_name_table_put(h->worker_names, name, *out);
     /* the new worker gets the failures, bars and `delivers` of workers with its key */
     for (int i = 0; i < h->n_workers; i++)
-        if (i != *out && hub_same_holder(&h->workers[i], &h->workers[*out])) {
+        if (i != *out && same_holder(&h->workers[i], &h->workers[*out])) {
             h->workers[*out].n_failures = h->workers[i].n_failures;
             h->workers[*out].n_bars = h->workers[i].n_bars;
             h->workers[*out].barred_until_ms = h->workers[i].barred_until_ms;
@@ -236,7 +238,7 @@ pl_status hub_enrol(hub *h, const pl_peer *peer, pl_message *m, pl_message *a)
 }
 
 /* ---- failures ---- */
-/* Bars all workers with the key of this one (hub_same_holder): they get no task for
+/* Bars all workers with the key of this one (same_holder): they get no task for
  * first_ms, and each time for twice as long. */
 static void bar_workers(hub *h, int worker, int64_t first_ms, const char *text)
 {
@@ -247,7 +249,7 @@ static void bar_workers(hub *h, int worker, int64_t first_ms, const char *text)
            of->name, (long long)ms / 1000, text);
     for (int i = 0; i < h->n_workers; i++) {
         hub_worker *w = &h->workers[i];
-        if (!hub_same_holder(w, of))
+        if (!same_holder(w, of))
             continue;
         w->barred_until_ms = pl_now_ms() + ms;
         w->n_failures = 0;
@@ -263,13 +265,13 @@ void hub_note_fault(hub *h, int worker, const char *text)
 }
 
 /* Counts a failure of a worker. The failure counts for all workers with the same key
- * (hub_same_holder). After FAILURES_MAX failures in a row, bars these workers. */
+ * (same_holder). After FAILURES_MAX failures in a row, bars these workers. */
 static void count_failure(hub *h, int worker, const char *text)
 {
     const hub_worker *of = &h->workers[worker];
     int n = of->n_failures + 1;
     for (int i = 0; i < h->n_workers; i++)
-        if (hub_same_holder(&h->workers[i], of)) {
+        if (same_holder(&h->workers[i], of)) {
             h->workers[i].n_failures = n;
             pl_copy_text(h->workers[i].failure, sizeof h->workers[i].failure, text);
         }
@@ -291,7 +293,7 @@ static pl_status drop_useless_state(hub *h, plan_path *path, const char *text)
     /* the state caused the failures, not the workers */
     for (int i = 0; i < h->n_workers; i++)
         for (int k = 0; k < path->n_failed_by; k++)
-            if (hub_same_holder(&h->workers[i], &h->workers[path->failed_by[k]])) {
+            if (same_holder(&h->workers[i], &h->workers[path->failed_by[k]])) {
                 h->workers[i].n_failures = 0;
                 h->workers[i].barred_until_ms = 0;
             }
@@ -305,8 +307,8 @@ pl_status hub_note_failure(hub *h, plan_path *path, int worker, pl_status why,
     const int64_t now = pl_now_ms();
     bool known = false, own_is_there = false, several = false;
     for (int i = 0; i < path->n_failed_by; i++)
-        known = known ||
-                hub_same_holder(&h->workers[path->failed_by[i]], &h->workers[worker]);
+        known =
+            known || same_holder(&h->workers[path->failed_by[i]], &h->workers[worker]);
     if (!known && path->n_failed_by < PLAN_FAILED_MAX)
         path->failed_by[path->n_failed_by++] = worker;
     path->own_failures += h->workers[worker].own_key;
@@ -314,8 +316,8 @@ pl_status hub_note_failure(hub *h, plan_path *path, int worker, pl_status why,
         own_is_there = own_is_there ||
                        (h->workers[i].own_key && !hub_is_away(h, &h->workers[i], now));
     for (int i = 1; i < path->n_failed_by; i++)
-        several = several || !hub_same_holder(&h->workers[path->failed_by[0]],
-                                              &h->workers[path->failed_by[i]]);
+        several = several || !same_holder(&h->workers[path->failed_by[0]],
+                                          &h->workers[path->failed_by[i]]);
     const bool ends = path->lease.failures >= FAILURES_MAX && h->failure[0] == '\0' &&
                       (own_is_there ? path->own_failures >= FAILURES_MAX : several);
     count_failure(h, worker, text);
@@ -348,7 +350,7 @@ void hub_note_success(hub *h, int worker, bool late)
         return;
     }
     for (int i = 0; i < h->n_workers; i++)
-        if (hub_same_holder(&h->workers[i], of)) {
+        if (same_holder(&h->workers[i], of)) {
             h->workers[i].n_failures = h->workers[i].n_bars = 0;
             h->workers[i].delivers = true;
         }
@@ -364,7 +366,7 @@ bool hub_is_on_trial(const hub *h, const hub_worker *w)
 
 static bool holds(const hub *h, const hub_worker *w, bool by_key, const plan_lease *l)
 {
-    return l->active && (by_key ? hub_same_holder(&h->workers[l->worker], w)
+    return l->active && (by_key ? same_holder(&h->workers[l->worker], w)
                                 : l->worker == (int)(w - h->workers));
 }
 
@@ -388,8 +390,7 @@ void hub_put_on_trial(hub *h, int worker)
 {
     const hub_worker *of = &h->workers[worker];
     for (int i = 0; i < h->n_workers; i++)
-        if (!of->own_key && h->workers[i].delivers &&
-            hub_same_holder(&h->workers[i], of)) {
+        if (!of->own_key && h->workers[i].delivers && same_holder(&h->workers[i], of)) {
             h->workers[i].delivers = false;
             h->workers[i].trial_token = h->tasks.epoch << 32 | h->tasks.counter;
             plan_withdraw(&h->tasks, i); /* offers on trial do not count (on_offer) */

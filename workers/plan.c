@@ -500,17 +500,16 @@ void plan_grant(plan *p, plan_task task, int worker, int64_t now_ms, int ttl_ms)
     path->waits_until_ms = 0;
 }
 
-bool plan_is_lease_of(const plan_lease *lease, uint64_t token, int worker)
+static bool is_lease_of(const plan_lease *lease, uint64_t token, int worker)
 {
     return token != 0 && lease->token == token && lease->worker == worker;
 }
 
 plan_lease *plan_lease_of(plan_path *path, uint64_t token, int worker)
 {
-    if (plan_is_lease_of(&path->lease, token, worker))
+    if (is_lease_of(&path->lease, token, worker))
         return &path->lease;
-    bool backs_up =
-        path->backup.active && plan_is_lease_of(&path->backup, token, worker);
+    bool backs_up = path->backup.active && is_lease_of(&path->backup, token, worker);
     return backs_up ? &path->backup : NULL;
 }
 
@@ -616,7 +615,7 @@ void plan_release(plan *p, plan_path *path, uint64_t token, int worker, bool fai
         path->lease.failures += failed;
         end_lease(path);
         /* a lease that was given back is dead, unlike one that expired */
-        if (plan_is_lease_of(&path->lease, token, worker))
+        if (is_lease_of(&path->lease, token, worker))
             path->lease.token = 0;
         path->is_untold = true;
     }

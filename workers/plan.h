@@ -296,8 +296,6 @@ void plan_grant(plan *p, plan_task task, int worker, int64_t now_ms, int ttl_ms)
  * extended. */
 bool plan_renew(plan *p, plan_path *path, int64_t phase, uint64_t token, int worker,
                 int64_t now_ms, int ttl_ms);
-/* Whether the lease has this token and belongs to this worker. False for token 0. */
-bool plan_is_lease_of(const plan_lease *lease, uint64_t token, int worker);
 /* Returns the path's lease, or else its active backup, if the worker has it under this
  * token; otherwise NULL. The lease need not be active. */
 plan_lease *plan_lease_of(plan_path *path, uint64_t token, int worker);
