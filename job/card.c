@@ -3,7 +3,6 @@
 #include "job/card.h"
 
 #include <math.h>
-#include <string.h>
 
 /* The first bytes of each card. An export replaces only a README.md that begins with
  * them. */

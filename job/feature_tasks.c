@@ -10,7 +10,6 @@
 #include "router/router.h"
 
 #include <math.h>
-#include <string.h>
 
 /* TASK_BYTES: if router.feature_docs is 0, the features of all documents of a task
  * together have about this many bytes. TASK_BYTES_MAX and TASKS_MAX: limits for the

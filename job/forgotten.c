@@ -3,9 +3,6 @@
 #include "job/forget.h"
 #include "job/stages.h"
 
-#include <stdio.h>
-#include <string.h>
-
 pl_status forgotten_parse(const char *what, const pl_buf *text, forgotten *out)
 {
     int number = 0;

@@ -2,9 +2,7 @@
  * (process.h). */
 #include "job/process.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 enum { ADDRESS_WAIT_MS = 60000, DAY_S = 24 * 3600 };

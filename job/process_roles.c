@@ -2,8 +2,6 @@
  * die and be restarted at any time. */
 #include "job/process.h"
 
-#include <string.h>
-
 enum { METRICS_MS = 5000 };
 
 static pl_status needs(bool given, const char *what)

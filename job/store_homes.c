@@ -2,8 +2,6 @@
  * opens a part of the store, or asks the home that has locked the part (run.h). */
 #include "job/job.h"
 
-#include <string.h>
-
 enum { HOME_PATIENCE_MS = 10000 };
 
 /* Whether to try again to use the store. A home that starts locks the store before the

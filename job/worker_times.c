@@ -2,8 +2,6 @@
 #include "job/worker_times.h"
 #include "job/worker_news.h"
 
-#include <string.h>
-
 worker_times worker_times_now(pl_run *r)
 {
     worker_times s = {.at = pl_now()};

@@ -6,7 +6,6 @@
  * reads what was written. Several threads make the requests of a round; meanwhile the
  * client's thread calls `idle`. What fails, or is refused, goes through the home. */
 #include "net/client_internal.h"
-#include <string.h>
 
 enum {
     THREADS = 8,

@@ -8,8 +8,6 @@
 #include "store/stores.h"
 #include "store/tally.h"
 #include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
 
 typedef struct audit {
     pl_store *store;

@@ -3,7 +3,6 @@
 #include "workers/hub_internal.h"
 
 #include <fcntl.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

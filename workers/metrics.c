@@ -5,7 +5,6 @@
 #include "store/store.h"
 
 #include <math.h>
-#include <string.h>
 
 /* in the order of the object of the status that has them */
 typedef enum of { JOB, ARM, PATH, LEASE, WORKER, DOING, HOME, RESULT, MODULE } of;

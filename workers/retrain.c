@@ -6,8 +6,6 @@
 #include "workers/train.h"
 #include "workers/workers.h"
 
-#include <string.h>
-
 typedef struct retraining {
     pl_store *store;
     const pl_arm *arm;
