@@ -155,9 +155,8 @@ pl_status home_open_audit(home *h, const home_lease *under, const pl_path_state 
     a.tries = count_tries(h, &a);
     pl_status status = PL_OK;
     PL_TRY(put_audit_row(h, &a, &text));
-    pl_audit_name(&a, name);
     if (!pl_hash_none(&state->moments))
-        PL_TRY(pl_txn_put_object(h->txn, name, &state->moments));
+        PL_TRY(pl_txn_put_object(h->txn, pl_audit_name(&a, name), &state->moments));
     home_audit *open = keep_open(h, &a, pl_buf_text(&text));
     PL_SAY(&event, EVENT, audit_record, .row_text = open->text, .audit = 1);
     home_tell(h, &event);

@@ -146,9 +146,8 @@ done:
 static bool may_be_of_others(const card *c)
 {
     char newest[PL_ARM_NAME_MAX];
-    pl_newest_chapter(c->store, newest);
-    bool others =
-        pl_arm_chapter(c->arm->name) >= 0 && strcmp(newest, c->arm->name) != 0;
+    bool others = pl_arm_chapter(c->arm->name) >= 0 &&
+                  strcmp(pl_newest_chapter(c->store, newest), c->arm->name) != 0;
     for (int s = 0; !others && s < pl_topology_n_slots(c->topology); s++) {
         pl_version v;
         uint64_t source;

@@ -74,10 +74,9 @@ static pl_status publish_modules(chapter *c, const pl_arm *arm, const pl_topolog
         PL_CHECK(stages_read_version(
             c->r, name, pl_arm_beginning(arm, m, c->start, &c->before, c->from, before),
             its, c->params, &params));
-        pl_arm_module_name(arm, t, m, name);
-        PL_CHECK(pl_client_create_module(c->r->client, name,
-                                         c->params + (slot->offset - its->offset),
-                                         slot->n_params, &c->r->hash));
+        PL_CHECK(pl_client_create_module(
+            c->r->client, pl_arm_module_name(arm, t, m, name),
+            c->params + (slot->offset - its->offset), slot->n_params, &c->r->hash));
     }
     return PL_OK;
 }
@@ -213,9 +212,8 @@ static pl_status deal_anew(chapter *c, const char *const *arms, int n_arms)
             c->scores[i * (size_t)n_paths + (size_t)p] = -nats;
         }
     }
-    pl_human_seconds(pl_now() - start, took);
     say("router   %zu documents scored by %d paths of %s in %s", c->n_docs, n_paths,
-        c->before.name, took);
+        c->before.name, pl_human_seconds(pl_now() - start, took));
     PL_TRY(stages_base_params(c->r, c->params));
     PL_TRY(routing_refit(c->r, c->params, c->docs, c->n_docs, c->scores, &c->g));
 done:

@@ -195,10 +195,9 @@ static pl_status read_beginning(checker *c, const pl_arm *before,
         int m = pl_topology_ancestor_module(c->topology, &c->arm.descent, from, module);
         const pl_slot *own = pl_topology_slot(c->topology, slot);
         const pl_slot *its = pl_topology_slot(from, pl_topology_module_slot(from, m));
-        pl_arm_module_name(before, from, m, name);
         PL_CHECK(read_arm_params(
-            c, name, pl_arm_beginning(&c->arm, module, start, before, from, m), its,
-            out));
+            c, pl_arm_module_name(before, from, m, name),
+            pl_arm_beginning(&c->arm, module, start, before, from, m), its, out));
         memmove(out, out + (own->offset - its->offset), own->n_params * sizeof *out);
         return PL_OK;
     }
@@ -270,8 +269,7 @@ static pl_status check_arm_beginning(checker *c)
     if (chapter > 0)
         pl_chapter_name(chapter - 1, name);
     for (int i = 1; pl_arm_scores(arm) && i <= PL_CHAPTERS_MAX; i++) {
-        pl_scoring_name(i, scoring);
-        if (strcmp(scoring, arm->name) == 0)
+        if (strcmp(pl_scoring_name(i, scoring), arm->name) == 0)
             pl_chapter_name(i - 1, name);
     }
     if (name[0])
@@ -523,9 +521,8 @@ static pl_status check_versions(checker *c)
 static void check_blank(checker *c, const pl_tokens *shard, const char *object)
 {
     char first[PL_ARM_NAME_MAX];
-    pl_features_name(0, first);
-    const bool reads =
-        strcmp(c->arm.name, "base") == 0 || strcmp(c->arm.name, first) == 0;
+    const bool reads = strcmp(c->arm.name, "base") == 0 ||
+                       strcmp(c->arm.name, pl_features_name(0, first)) == 0;
     for (size_t i = 0; i < c->forgotten.n; i++)
         for (uint32_t d = 0; d < pl_tokens_n_docs(shard); d++)
             if (pl_tokens_doc(shard, d)->hash == c->forgotten.hashes[i] &&

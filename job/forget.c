@@ -169,15 +169,11 @@ static pl_status drop_chapters(forgetting *f)
     for (int c = 0; c < n; c++) {
         deals = deals || (c > 0 && (chapters[c].deals || chapters[c].splits));
         drops = drops || deals;
-        pl_features_name(c, name);
-        drop_if(f, name, drops || c == 0);
-        pl_scoring_name(c, name);
-        drop_if(f, name, drops);
-        pl_chapter_name(c, name);
-        drops = drop_if(f, name, drops) || drops;
+        drop_if(f, pl_features_name(c, name), drops || c == 0);
+        drop_if(f, pl_scoring_name(c, name), drops);
+        drops = drop_if(f, pl_chapter_name(c, name), drops) || drops;
     }
-    pl_features_name(0, name);
-    pl_rewind_arm *first = pl_rewind_find(&f->rewind, name);
+    pl_rewind_arm *first = pl_rewind_find(&f->rewind, pl_features_name(0, name));
     if (first && !deals && !f->q->from_start) {
         first->n_again = 0;
         first->again_s = 0;

@@ -88,9 +88,8 @@ static pl_status find_store(process *p)
         return pl_fail(PL_ERR_USAGE, "--index %d: the run %s has only %d home%s",
                        p->index, p->run, n, n == 1 ? "" : "s");
     int index = p->index > 0 ? p->index - 1 : 0;
-    run_home_file(index, n, file);
     if (!p->ready)
-        p->ready = in_run(p, 2, file);
+        p->ready = in_run(p, 2, run_home_file(index, n, file));
     if (p->store)
         return PL_OK;
     if (n > 1 || pl_path_exists(pl_store_part(store, index, p->paths[3])))

@@ -135,7 +135,7 @@ int run_count_relays(const config *c);
 int run_workers_behind(const config *c, int relay);
 /* Finds the name of the file to which home i (from 0) of n homes writes its address:
  * "proc/home.address" if there is only one home. */
-void run_home_file(int i, int n, char out[64]);
+char *run_home_file(int i, int n, char out[64]);
 /* Finds the address at which the process `name` of the run must listen. `asked` is the
  * value of net.hub or net.home. */
 void run_listen_at(const char *dir, const char *asked, const char *name, bool encrypted,

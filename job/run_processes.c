@@ -31,12 +31,13 @@ void run_listen_at(const char *dir, const char *asked, const char *name, bool en
         pl_address_in_folder(pl_join(folder, dir, "proc/ipc"), name, out);
 }
 
-void run_home_file(int i, int n, char out[64])
+char *run_home_file(int i, int n, char out[64])
 {
     if (n == 1)
         snprintf(out, 64, "proc/home.address");
     else
         snprintf(out, 64, "proc/home-%d.address", i + 1);
+    return out;
 }
 
 char *run_job_file(const char *dir, char out[PL_PATH_MAX])

@@ -178,9 +178,8 @@ pl_status stages_publish_arm(pl_run *r, const pl_arm *arm, const pl_topology *t,
     char name[PL_MODULE_NAME_MAX];
     for (int m = 0; m < pl_topology_n_modules(t); m++) {
         const pl_slot *s = pl_topology_slot(t, pl_topology_module_slot(t, m));
-        pl_arm_module_name(arm, t, m, name);
-        PL_CHECK(pl_client_create_module(r->client, name, params + s->offset,
-                                         s->n_params, &r->hash));
+        PL_CHECK(pl_client_create_module(r->client, pl_arm_module_name(arm, t, m, name),
+                                         params + s->offset, s->n_params, &r->hash));
     }
     return stages_put_arm(r, arm);
 }
@@ -410,8 +409,7 @@ pl_status stage_arms(pl_run *r)
     for (int c = 1; c < n_chapters; c++) {
         PL_CHECK(progress_wait(r, names, n, 1));
         PL_CHECK(stage_chapter(r, c, &chapters[c], names + 1, n - 1));
-        pl_chapter_name(c, chapter);
-        names[0] = chapter;
+        names[0] = pl_chapter_name(c, chapter);
     }
     PL_CHECK(progress_wait(r, names, n, n));
     return stage_select(r, names[0]);

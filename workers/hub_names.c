@@ -82,13 +82,12 @@ static pl_status place_worker(hub *h, const hub_worker *fresh, int *out)
         }
     }
     char text[PL_PUBKEY_TEXT];
-    pl_pubkey_format(&fresh->key, text);
     if (crowded)
         return pl_fail(
             PL_ERR_NOPERM,
             "the key %s already has %d workers, the most that one key may have, so %s "
             "cannot join with it; create another key with `pathloom key invite`",
-            text, NAMES_PER_KEY, fresh->name);
+            pl_pubkey_format(&fresh->key, text), NAMES_PER_KEY, fresh->name);
     if (full)
         return pl_fail(PL_ERR_BUSY,
                        "this hub already has %d workers, the most that it can have",
@@ -229,10 +228,9 @@ pl_status hub_enrol(hub *h, const pl_peer *peer, pl_message *m, pl_message *a)
                        "name with --name",
                        q.name);
     PL_CHECK(pl_admission_enrol(h->options->keys, &peer->key, &fresh, q.name, &role));
-    pl_pubkey_format(&fresh, text);
     if (pl_log_may(peer->own))
-        pl_log(PL_LOG_INFO, "key.enrolled", "key=%s name=%s role=%s", text, q.name,
-               pl_key_role_name(role));
+        pl_log(PL_LOG_INFO, "key.enrolled", "key=%s name=%s role=%s",
+               pl_pubkey_format(&fresh, text), q.name, pl_key_role_name(role));
     PL_SAY(a, ENROLLED, enrolled, .role = pl_key_role_name(role));
     return PL_OK;
 }
