@@ -117,10 +117,11 @@ bool pl_hash_none(const pl_hash *hash)
     return pl_hash_equal(hash, &none);
 }
 
-void pl_hash_format(const pl_hash *hash, char text[PL_HASH_TEXT])
+char *pl_hash_format(const pl_hash *hash, char text[PL_HASH_TEXT])
 {
     for (size_t i = 0; i < PL_HASH_BYTES; i++)
         snprintf(text + 2 * i, 3, "%02x", hash->bytes[i]);
+    return text;
 }
 
 /* Reads a hex digit, only in lower case, so that a hash has only one spelling. */

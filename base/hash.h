@@ -41,7 +41,7 @@ void pl_hasher_end(pl_hasher *hasher, pl_hash *out);
 
 bool pl_hash_equal(const pl_hash *a, const pl_hash *b);
 bool pl_hash_none(const pl_hash *hash);
-void pl_hash_format(const pl_hash *hash, char text[PL_HASH_TEXT]); /* 64 hex digits */
+char *pl_hash_format(const pl_hash *hash, char text[PL_HASH_TEXT]); /* 64 hex digits */
 /* ERR_DATA: the text is not 64 hex digits in lower case. */
 pl_status pl_hash_parse(const char *text, pl_hash *out);
 

@@ -50,9 +50,10 @@ static bool from_text(const char *text, uint8_t *bytes, size_t n)
            got == n && *end == '\0';
 }
 
-void pl_pubkey_format(const pl_pubkey *key, char text[PL_PUBKEY_TEXT])
+char *pl_pubkey_format(const pl_pubkey *key, char text[PL_PUBKEY_TEXT])
 {
     to_text(key->bytes, PL_PUBKEY_BYTES, text, PL_PUBKEY_TEXT);
+    return text;
 }
 
 pl_status pl_pubkey_parse(const char *text, pl_pubkey *out)

@@ -41,7 +41,7 @@ typedef struct pl_keypair {
     uint8_t secret[PL_PUBKEY_BYTES]; /* wipe it after use */
 } pl_keypair;
 
-void pl_pubkey_format(const pl_pubkey *key, char text[PL_PUBKEY_TEXT]);
+char *pl_pubkey_format(const pl_pubkey *key, char text[PL_PUBKEY_TEXT]);
 pl_status pl_pubkey_parse(const char *text, pl_pubkey *out); /* ERR_DATA */
 bool pl_pubkey_equal(const pl_pubkey *a, const pl_pubkey *b);
 bool pl_pubkey_none(const pl_pubkey *key); /* whether all bytes are zero (no key) */

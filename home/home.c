@@ -76,9 +76,7 @@ void home_answer_later(home *h, const pl_peer *peer, pl_message *message)
         h->cap_answers = h->cap_answers ? 2 * h->cap_answers : 64;
         h->answers = pl_grow(h->answers, h->cap_answers * sizeof *h->answers);
     }
-    h->answers[h->n_answers].peer = *peer;
-    h->answers[h->n_answers].message = *message;
-    h->n_answers++;
+    h->answers[h->n_answers++] = (home_letter){*peer, *message};
     memset(message, 0, sizeof *message);
 }
 
@@ -116,13 +114,9 @@ pl_status home_find_module(home *h, const char *name, home_arm **arm, int *modul
 pl_status home_find_path(home *h, const char *name, home_arm **arm, int *index)
 {
     *arm = arm_of_name(h, name);
-    if (*arm) {
-        int n = pl_topology_n_paths((*arm)->topology) *
-                pl_topology_n_replicas((*arm)->topology);
-        for (*index = 0; *index < n; (*index)++)
-            if (strcmp((*arm)->paths[*index].state.name, name) == 0)
-                return PL_OK;
-    }
+    for (*index = 0; *arm && *index < home_n_tasks(*arm); (*index)++)
+        if (strcmp((*arm)->paths[*index].state.name, name) == 0)
+            return PL_OK;
     return pl_fail(PL_ERR_NOT_FOUND, "this home has no path %s", name);
 }
 
@@ -284,7 +278,7 @@ static pl_status on_get_state(home *h, const pl_peer *peer, pl_message *m,
  * phase, the state is dropped, too: the next worker then trains the path's next phase
  * without the moments and other vectors that a state has. With AUDIT, an audit found
  * the results of the phase to be wrong, or could not tell: they are dropped. */
-static pl_status on_fence(home *h, pl_message *m, pl_message *a)
+static pl_status on_fence(home *h, pl_message *m)
 {
     pl_msg_fence q;
     home_arm *arm = NULL;
@@ -295,7 +289,6 @@ static pl_status on_fence(home *h, pl_message *m, pl_message *a)
         return pl_fail(PL_ERR_PROTO, "a FENCE of %s names phase %lld", q.name,
                        (long long)q.phase);
     home_path *path = &arm->paths[index];
-    a->type = PL_MSG_OK;
     /* an update counts in a merge when its task is finished */
     if (q.confirmed > path->confirmed)
         path->confirmed = q.confirmed;
@@ -336,12 +329,11 @@ static pl_status on_fence(home *h, pl_message *m, pl_message *a)
 }
 
 /* ---- small writes; answered after the commit ---- */
-static pl_status on_put_object(home *h, pl_message *m, pl_message *a)
+static pl_status on_put_object(home *h, pl_message *m)
 {
     pl_msg_put_object q;
     pl_object old;
     PL_CHECK(PL_HEAR(m, put_object, &q));
-    a->type = PL_MSG_OK;
     pl_status status = pl_store_get_object(h->store, q.name, &old);
     const bool exists = status == PL_OK;
     const bool same = exists && pl_hash_equal(&old.blob, &q.blob);
@@ -365,21 +357,18 @@ static pl_status on_put_object(home *h, pl_message *m, pl_message *a)
     if (home_find_arm(h, bare, strlen(bare)))
         return PL_OK;
     PL_CHECK(home_read_arm(h, q.name, &q.blob, &arm));
-    status = same ? PL_OK : home_adopt_blob(h, &q.blob);
-    if (status == PL_OK && !same)
-        status = pl_txn_put_object(h->txn, q.name, &q.blob);
-    if (status == PL_OK)
-        status = commit_changes(h);
-    if (status == PL_OK)
-        status = pl_failpoint("home.arm.after");
-    if (status == PL_OK)
-        status = home_install_arm(h, &arm);
-    if (status == PL_OK)
-        home_tell_arm(h, &h->arms[h->n_arms - 1]);
-    return status;
+    if (!same) {
+        PL_CHECK(home_adopt_blob(h, &q.blob));
+        PL_CHECK(pl_txn_put_object(h->txn, q.name, &q.blob));
+    }
+    PL_CHECK(commit_changes(h));
+    PL_CHECK(pl_failpoint("home.arm.after"));
+    PL_CHECK(home_install_arm(h, &arm));
+    home_tell_arm(h, &h->arms[h->n_arms - 1]);
+    return PL_OK;
 }
 
-static pl_status on_put_ref(home *h, pl_message *m, pl_message *a)
+static pl_status on_put_ref(home *h, pl_message *m)
 {
     pl_msg_put_ref q;
     PL_CHECK(PL_HEAR(m, put_ref, &q));
@@ -394,12 +383,11 @@ static pl_status on_put_ref(home *h, pl_message *m, pl_message *a)
                        q.name);
     PL_CHECK(home_write(h));
     PL_CHECK(pl_txn_put_ref(h->txn, q.name, q.text));
-    a->type = PL_MSG_OK;
     return PL_OK;
 }
 
 /* Makes version 0 of a module, before the launcher announces the arm. */
-static pl_status on_create_module(home *h, pl_message *m, pl_message *a)
+static pl_status on_create_module(home *h, pl_message *m)
 {
     pl_msg_create_module q;
     pl_version v = {0}, head = {0};
@@ -408,7 +396,6 @@ static pl_status on_create_module(home *h, pl_message *m, pl_message *a)
     pl_copy_text(v.module, sizeof v.module, q.name);
     v.config = q.base;
     v.params = q.blob;
-    a->type = PL_MSG_OK;
     pl_status status = pl_store_get_version(h->store, v.module, 0, &head);
     if (status == PL_OK) {
         bool same = pl_hash_equal(&head.params, &v.params);
@@ -507,19 +494,19 @@ static pl_status answer_question(home *h, const pl_peer *peer, pl_message *m,
     case PL_MSG_GET_STATE:
         return on_get_state(h, peer, m, a);
     case PL_MSG_FENCE:
-        return on_fence(h, m, a);
+        return on_fence(h, m);
     case PL_MSG_PUT_AUDIT:
-        return home_put_audit(h, m, a);
+        return home_put_audit(h, m);
     case PL_MSG_FENCE_WORKER:
-        return home_fence_worker(h, m, a);
+        return home_fence_worker(h, m);
     case PL_MSG_PUT_OBJECT:
-        return on_put_object(h, m, a);
+        return on_put_object(h, m);
     case PL_MSG_PUT_REF:
-        return on_put_ref(h, m, a);
+        return on_put_ref(h, m);
     case PL_MSG_MEET:
         return home_meet(h, peer, m, a);
     case PL_MSG_CREATE_MODULE:
-        return on_create_module(h, m, a);
+        return on_create_module(h, m);
     case PL_MSG_HOLD:
         return home_hold(h, m, a);
     case PL_MSG_STATUS:
@@ -528,7 +515,6 @@ static pl_status answer_question(home *h, const pl_peer *peer, pl_message *m,
         return PL_OK;
     case PL_MSG_STOP:
         h->stopping = true;
-        a->type = PL_MSG_OK;
         return PL_OK;
     default:
         return pl_fail(PL_ERR_PROTO, "a home does not understand message type %u",
@@ -654,11 +640,10 @@ static pl_status check_keys(const home *h)
         return PL_OK;
     return pl_fail(
         PL_ERR_STALE,
-        "the list of keys (keys/allow) is an older copy: its newest change was "
-        "at %lld s, but this store has seen a change at %lld s. Keys that were "
-        "revoked since would be valid again, and used invitations, too. Revoke "
-        "them again with `pathloom key revoke`, which changes the list, then "
-        "start the job again",
+        "the list of keys (keys/allow) is an older copy: its newest change was at %lld "
+        "s, but this store has seen a change at %lld s. Keys that were revoked since "
+        "would be valid again, and used invitations, too. Revoke them again with "
+        "`pathloom key revoke`, which changes the list, then start the job again",
         (long long)pl_gate_list_changed(), (long long)h->keys_changed_s);
 }
 

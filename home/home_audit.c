@@ -39,8 +39,7 @@ static home_audit *keep_open(home *h, const pl_audit *row, const char *text)
 {
     h->audits = pl_grow(h->audits, (h->n_audits + 1) * sizeof *h->audits);
     home_audit *a = &h->audits[h->n_audits++];
-    *a = (home_audit){.row = *row, .text = pl_alloc(strlen(text) + 1)};
-    memcpy(a->text, text, strlen(text) + 1);
+    *a = (home_audit){.row = *row, .text = pl_strdup(text)};
     return a;
 }
 
@@ -156,9 +155,8 @@ pl_status home_open_audit(home *h, const home_lease *under, const pl_path_state 
     a.tries = count_tries(h, &a);
     pl_status status = PL_OK;
     PL_TRY(put_audit_row(h, &a, &text));
-    pl_audit_name(&a, name);
     if (!pl_hash_none(&state->moments))
-        PL_TRY(pl_txn_put_object(h->txn, name, &state->moments));
+        PL_TRY(pl_txn_put_object(h->txn, pl_audit_name(&a, name), &state->moments));
     home_audit *open = keep_open(h, &a, pl_buf_text(&text));
     PL_SAY(&event, EVENT, audit_record, .row_text = open->text, .audit = 1);
     home_tell(h, &event);
@@ -166,15 +164,6 @@ pl_status home_open_audit(home *h, const home_lease *under, const pl_path_state 
 done:
     pl_buf_destroy(&text);
     return status;
-}
-
-static pl_status drop_if_exists(home *h, const char *name)
-{
-    pl_object state;
-    pl_status status = pl_store_get_object(h->store, name, &state);
-    if (status == PL_OK)
-        status = pl_txn_drop_object(h->txn, name);
-    return status == PL_ERR_NOT_FOUND ? PL_OK : status;
 }
 
 /* Writes the row with its verdict. The name of a dropped result is free again, because
@@ -193,7 +182,11 @@ static pl_status close_row(home *h, pl_audit *row)
     PL_TRY(put_audit_row(h, row, &text));
     if (strcmp(open, closed) != 0)
         PL_TRY(pl_txn_drop_ref(h->txn, open));
-    PL_TRY(drop_if_exists(h, open));
+    pl_object state;
+    status = pl_store_get_object(h->store, open, &state);
+    if (status == PL_OK)
+        status = pl_txn_drop_object(h->txn, open);
+    status = status == PL_ERR_NOT_FOUND ? PL_OK : status;
 done:
     pl_buf_destroy(&text);
     return status;
@@ -270,7 +263,7 @@ pl_status home_drop_results(home *h, const home_arm *arm, int index, int64_t pha
 /* Carries out a verdict of the hub. Under `odd` and `undecided` the hub has told all
  * homes before to drop the task's updates; the path stays in its phase, and its task is
  * leased again. */
-pl_status home_put_audit(home *h, pl_message *m, pl_message *answer)
+pl_status home_put_audit(home *h, pl_message *m)
 {
     pl_msg_put_audit q;
     pl_audit said;
@@ -279,7 +272,6 @@ pl_status home_put_audit(home *h, pl_message *m, pl_message *answer)
     PL_CHECK(PL_HEAR(m, put_audit, &q));
     PL_CHECK(pl_audit_read(q.row_text, &said));
     home_audit *open = find_audit(h, said.path);
-    answer->type = PL_MSG_OK;
     if (!open || said.verdict == PL_VERDICT_OPEN || said.phase != open->row.phase ||
         said.tries != open->row.tries || !pl_hash_equal(&said.after, &open->row.after))
         return PL_OK; /* the verdict is about an earlier result */
@@ -322,7 +314,7 @@ static pl_status put_fenced(home *h, const pl_fence *f)
 /* Fences a worker. If two workers with the same name are fenced, their refs need
  * different names; so the ref of the worker that is fenced by its key is named after
  * this key. */
-pl_status home_fence_worker(home *h, pl_message *m, pl_message *answer)
+pl_status home_fence_worker(home *h, pl_message *m)
 {
     pl_fence f = {0};
     pl_msg_fence_worker q;
@@ -331,7 +323,6 @@ pl_status home_fence_worker(home *h, pl_message *m, pl_message *answer)
     pl_copy_text(f.reason, sizeof f.reason, q.reason);
     if (q.key)
         memcpy(f.key.bytes, q.key, sizeof f.key.bytes);
-    answer->type = PL_MSG_OK;
     if (pl_fence_find(h->fenced, h->n_fenced, f.name, &f.key, false))
         return PL_OK;
     for (size_t i = 0; i < h->n_fenced; i++)

@@ -61,12 +61,11 @@ pl_status home_check_norm(const home *h, const home_arm *arm, const home_module 
     if (gate <= 0 || usual <= 0 || norm <= gate * usual * s->n ||
         norm <= harmless * m->params_norm)
         return PL_OK;
-    return pl_fail(
-        PL_ERR_DATA,
-        "the update of %s has norm %.4g, but the usual or largest expected norm is "
-        "%.4g, and store.norm_gate allows %g times that norm; check the worker's "
-        "machine, or raise store.norm_gate",
-        s->module, norm, usual, gate);
+    return pl_fail(PL_ERR_DATA,
+                   "the update of %s has norm %.4g, but the usual or largest expected "
+                   "norm is %.4g, and store.norm_gate allows %g times that norm; check "
+                   "the worker's machine, or raise store.norm_gate",
+                   s->module, norm, usual, gate);
 }
 
 /* ---- what a state follows from ---- */
@@ -143,21 +142,6 @@ static bool was_split(void *context, int slot, int64_t round)
                           s->claim->path * replicas + s->claim->replica);
 }
 
-/* Finds the hash of a continuing arm's first state of a path (PROTOCOL 3.3). */
-static pl_status find_first_state(home *h, const home_arm *arm, int index, pl_hash *out,
-                                  bool *found)
-{
-    pl_bytes list = {0};
-    void *owned = NULL;
-    const size_t at = (size_t)index * sizeof *out;
-    PL_CHECK(lend_stored(h, &arm->arm.states, &list, &owned, found));
-    *found = *found && list.len >= at + sizeof *out;
-    if (*found)
-        memcpy(out, (const char *)list.at + at, sizeof *out);
-    pl_free_aligned(owned);
-    return PL_OK;
-}
-
 /* Fills in the state before the phase, as a worker begins with it
  * (workers/worker_state.c). Free *owned after the last use. */
 static pl_status find_before(home *h, const home_arm *arm, int index,
@@ -175,7 +159,15 @@ static pl_status find_before(home *h, const home_arm *arm, int index,
     claim->before = pl_state_view_of(&arm->arm, n, NULL);
     const bool restarts = claim->phase > 0 && pl_path_layout_of(&arm->arm).params >= 0;
     if (claim->is_fresh && !restarts && !pl_hash_none(&arm->arm.states)) {
-        PL_CHECK(find_first_state(h, arm, index, &hash, &found));
+        /* the first state in a list of those of a continuing arm (PROTOCOL 3.3) */
+        const size_t at = (size_t)index * sizeof hash;
+        PL_CHECK(lend_stored(h, &arm->arm.states, &bytes, owned, &found));
+        found = found && bytes.len >= at + sizeof hash;
+        if (found)
+            memcpy(&hash, (const char *)bytes.at + at, sizeof hash);
+        pl_free_aligned(*owned);
+        *owned = NULL;
+        bytes = (pl_bytes){0};
     } else if (claim->is_fresh) {
         hash = arm->arm.moments;
         only_moments = true;

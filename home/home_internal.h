@@ -88,11 +88,12 @@ typedef struct home_whole {
 
 typedef struct home_audit home_audit;
 
-/* An answer that waits until the changes of its group of messages are committed. */
-typedef struct home_answer {
+/* An answer that waits until the changes of its group of messages are committed, or a
+ * message that waits while the home is still. */
+typedef struct home_letter {
     pl_peer peer;
     pl_message message;
-} home_answer;
+} home_letter;
 
 /* A question for room that waits, and the queue of these questions (home_upload.c). */
 typedef struct home_ticket {
@@ -116,7 +117,7 @@ typedef struct home_room {
 typedef struct home_still {
     int64_t until_ms; /* 0: the home is not still */
     /* messages that wait until then, in the order in which they arrived */
-    struct home_waiting *waiting;
+    home_letter *waiting;
     int n_waiting;
 } home_still;
 
@@ -149,7 +150,7 @@ typedef struct home {
     /* tags that this transaction writes, whose versions the quota spares */
     pl_snapshot *new_tags;
     size_t n_new_tags;
-    home_answer *answers;
+    home_letter *answers;
     size_t n_answers, cap_answers;
     /* the peer that last asked for the state (GET_STATE); hub.len 0: none */
     pl_peer hub;
@@ -352,8 +353,8 @@ const pl_path_state *home_in_audit(const home *h, const char *path);
  * them again. */
 pl_status home_drop_results(home *h, const home_arm *arm, int index, int64_t phase,
                             uint64_t token);
-pl_status home_put_audit(home *h, pl_message *m, pl_message *answer);
-pl_status home_fence_worker(home *h, pl_message *m, pl_message *answer);
+pl_status home_put_audit(home *h, pl_message *m);
+pl_status home_fence_worker(home *h, pl_message *m);
 /* If the holder of the lease is fenced, fails with ERR_NOPERM and the reason. */
 pl_status home_check_fenced(const home *h, const pl_lease *lease);
 /* appends the records of audits and fenced workers to the state for the hub */

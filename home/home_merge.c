@@ -403,11 +403,10 @@ static pl_status replay_in(home *h, home_arm *arm, const pl_version *made,
         pl_contribution *c = &g.contributions[i];
         *c = made->contributions[i];
         if (c->path < 0 || c->path >= pl_topology_n_paths(arm->topology))
-            PL_TRY(pl_fail(PL_ERR_DAMAGED,
-                           "%s@%llu has an update of path %lld, which its arm does "
-                           "not have",
-                           made->module, (unsigned long long)made->number,
-                           (long long)c->path));
+            PL_TRY(pl_fail(
+                PL_ERR_DAMAGED,
+                "%s@%llu has an update of path %lld, which its arm does not have",
+                made->module, (unsigned long long)made->number, (long long)c->path));
         /* the arm's weight: the record is what is judged */
         c->weight = pl_round_record_weight(g.of, (int)c->path);
         g.total_weight += c->weight;
@@ -426,12 +425,11 @@ static pl_status replay_in(home *h, home_arm *arm, const pl_version *made,
         if (!pl_store_has_blob(h->store, &made->contributions[i].update))
             gone = "an update that made it";
     if (gone)
-        PL_TRY(pl_fail(
-            PL_ERR_NOT_FOUND,
-            "%s@%llu cannot be recomputed: the store no longer has %s "
-            "(store.keep_updates, store.keep_momentum); `store verify --tasks` trains "
-            "its tasks again",
-            made->module, (unsigned long long)made->number, gone));
+        PL_TRY(pl_fail(PL_ERR_NOT_FOUND,
+                       "%s@%llu cannot be recomputed: the store no longer has %s "
+                       "(store.keep_updates, store.keep_momentum); `store verify "
+                       "--tasks` trains its tasks again",
+                       made->module, (unsigned long long)made->number, gone));
     PL_TRY(make_version(&g));
     const size_t bytes = module.n_params * sizeof(float);
     pl_blob_hash(g.params, bytes, &out->params);

@@ -8,8 +8,6 @@
  * only from versions that pl_roots keeps. */
 #include "home/home_internal.h"
 
-#include <string.h>
-
 pl_status home_note_object(home *h, const char *name, const pl_hash *blob)
 {
     static const char prefix[] = "tag/";

@@ -7,11 +7,6 @@
 
 enum { WAITING_MAX = 512, STILL_MAX_MS = 10000 };
 
-typedef struct home_waiting {
-    pl_peer peer;
-    pl_message message;
-} home_waiting;
-
 bool home_is_still(const home *h)
 {
     return h->still.until_ms != 0 && pl_now_ms() < h->still.until_ms;
@@ -35,12 +30,12 @@ bool home_waits(home *h, const pl_peer *peer, const pl_message *m)
         return true;
     still->waiting = pl_grow(still->waiting,
                              (size_t)(still->n_waiting + 1) * sizeof *still->waiting);
-    home_waiting *w = &still->waiting[still->n_waiting++];
-    w->peer = *peer;
-    pl_message_init(&w->message, m->type);
-    w->message.request = m->request;
-    w->message.epoch = m->epoch;
-    w->message.token = m->token;
+    home_letter *w = &still->waiting[still->n_waiting++];
+    *w = (home_letter){.peer = *peer,
+                       .message = {.type = m->type,
+                                   .request = m->request,
+                                   .epoch = m->epoch,
+                                   .token = m->token}};
     pl_buf_append(&w->message.body, m->body.data, m->body.len);
     pl_buf_append(&w->message.data, m->data.data, m->data.len);
     return true;
@@ -53,9 +48,8 @@ bool home_next_waiting(home *h, pl_peer *peer, pl_message *out)
         return false;
     *peer = still->waiting[0].peer;
     *out = still->waiting[0].message;
-    still->n_waiting--;
     memmove(still->waiting, still->waiting + 1,
-            (size_t)still->n_waiting * sizeof *still->waiting);
+            (size_t)--still->n_waiting * sizeof *still->waiting);
     return true;
 }
 

@@ -520,11 +520,10 @@ pl_status home_submit_path(home *h, const pl_peer *peer, pl_message *m)
         return PL_OK;
     }
     if (waits)
-        return pl_fail(PL_ERR_BUSY,
-                       "phase %lld of %s waits for its audit, so phase %lld cannot end "
-                       "yet",
-                       (long long)waits->phase - 1, state.name,
-                       (long long)state.phase - 1);
+        return pl_fail(
+            PL_ERR_BUSY,
+            "phase %lld of %s waits for its audit, so phase %lld cannot end yet",
+            (long long)waits->phase - 1, state.name, (long long)state.phase - 1);
     if (state.phase != path->state.phase + 1 || !updates_are_in(h, &under, m)) {
         answer_submitted(h, peer, m->request, PL_SUBMIT_REJECTED,
                          "the task cannot end: some of its updates or their homes' "

@@ -3,8 +3,6 @@
  * one homomorphic update, which is their sum, the update is added once. */
 #include "home/home_updates.h"
 
-#include <string.h>
-
 struct home_updates {
     home_round round;
     int at;           /* index of the next contribution */

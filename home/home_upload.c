@@ -17,11 +17,10 @@ static pl_status wait_for_room(home *h, const pl_peer *peer, const pl_message *m
     home_room *r = &h->room;
     size_t at = 0, n_own = 0;
     if (h->uploads.share > 0 && p->total > h->uploads.share)
-        return pl_fail(PL_ERR_PROTO,
-                       "an upload of %llu bytes is more than this lease may "
-                       "upload (%llu bytes)",
-                       (unsigned long long)p->total,
-                       (unsigned long long)h->uploads.share);
+        return pl_fail(
+            PL_ERR_PROTO,
+            "an upload of %llu bytes is more than this lease may upload (%llu bytes)",
+            (unsigned long long)p->total, (unsigned long long)h->uploads.share);
     for (; at < r->n; at++) {
         const home_ticket *t = &r->tickets[at];
         if (t->owner == h->uploads.owner && pl_hash_equal(&t->hash, &p->hash))
@@ -102,8 +101,7 @@ pl_status home_grant_room(home *h)
             r->tickets[n++] = t;
             continue;
         }
-        pl_message a;
-        pl_message_init(&a, 0);
+        pl_message a = {0};
         if (status != PL_OK)
             pl_wire_error(&a, t.request, status, pl_last_error());
         else
@@ -144,11 +142,10 @@ static pl_status pull_upload(home *h, const staging_piece *p, staging_blob *b)
 {
     if (p->offset > b->engine_bytes ||
         (p->offset % PL_CHUNK_BYTES != 0 && p->offset != b->bytes))
-        return pl_fail(PL_ERR_PROTO,
-                       "an upload has URLs for %llu bytes, and its sender says that it "
-                       "wrote %llu",
-                       (unsigned long long)b->engine_bytes,
-                       (unsigned long long)p->offset);
+        return pl_fail(
+            PL_ERR_PROTO,
+            "an upload has URLs for %llu bytes, and its sender says that it wrote %llu",
+            (unsigned long long)b->engine_bytes, (unsigned long long)p->offset);
     PL_CHECK(pl_store_pull_upload(h->store, b->engine_id, b->bytes, b->there, p->offset,
                                   b->data));
     staging_note(&h->uploads, b, p->offset);
@@ -233,28 +230,22 @@ pl_status home_put_blob(home *h, const pl_peer *peer, pl_message *m, pl_message 
 pl_status home_adopt_blob(home *h, const pl_hash *hash)
 {
     pl_status status = PL_OK;
-    void *bytes = NULL;
+    pl_bytes bytes = {0};
+    void *owned = NULL;
     pl_hash stored;
-    uint64_t size = 0;
     PL_TRY(home_write(h));
-    staging_blob *b = staging_find(&h->uploads, hash);
-    if (b) {
-        /* pl_txn_put_blob computes the hash of the upload for the first time. If it
-         * differs from the hash that the sender gave, no record names the bytes, so the
-         * commit drops them. */
-        PL_TRY(pl_txn_put_blob(h->txn, b->data, b->bytes, &stored));
+    PL_TRY(home_lend_blob(h, hash, "a blob", &bytes, &owned));
+    PL_TRY(pl_txn_put_blob(h->txn, bytes.at, bytes.len, &stored));
+    if (!owned) /* an upload */
         staging_drop(&h->uploads, hash);
-        if (!pl_hash_equal(&stored, hash))
-            PL_TRY(pl_fail(PL_ERR_DAMAGED,
-                           "the bytes of an upload do not match the hash that the "
-                           "sender gave; send the upload again"));
-        goto done;
-    }
-    PL_TRY(pl_store_blob_bytes(h->store, hash, &size));
-    PL_TRY(pl_try_alloc(size ? (size_t)size : 1, "a blob", &bytes));
-    PL_TRY(pl_store_read_blob(h->store, hash, 0, (size_t)size, bytes));
-    PL_TRY(pl_txn_put_blob(h->txn, bytes, size, &stored));
+    /* pl_txn_put_blob computes the hash of an upload for the first time. If it differs
+     * from the hash that the sender gave, no record names the bytes, so the commit
+     * drops them. */
+    if (!owned && !pl_hash_equal(&stored, hash))
+        PL_TRY(pl_fail(PL_ERR_DAMAGED,
+                       "the bytes of an upload do not match the hash that the sender "
+                       "gave; send the upload again"));
 done:
-    pl_free_aligned(bytes);
+    pl_free_aligned(owned);
     return status;
 }

@@ -94,11 +94,10 @@ pl_status mixture_tag(pl_store *store, const char *name, pl_snapshot *out)
     PL_CHECK(pl_store_get_tag(store, name, out));
     if (pl_arm_chapter(out->arm) >= 0)
         return PL_OK;
-    pl_status status = pl_fail(
-        PL_ERR_USAGE,
-        "tag %s names modules of the arm %s, not of the mixture; give a tag of the "
-        "mixture",
-        name, out->arm);
+    pl_status status = pl_fail(PL_ERR_USAGE,
+                               "tag %s names modules of the arm %s, not of the "
+                               "mixture; give a tag of the mixture",
+                               name, out->arm);
     pl_snapshot_clear(out);
     return status;
 }

@@ -10,7 +10,6 @@
 #include "job/bisect.h"
 
 #include <math.h>
-#include <string.h>
 
 /* Number of phases from which the good end is chosen if the user does not give it. */
 enum { PROBES = 4 };

@@ -3,7 +3,6 @@
 #include "job/card.h"
 
 #include <math.h>
-#include <string.h>
 
 /* The first bytes of each card. An export replaces only a README.md that begins with
  * them. */
@@ -35,10 +34,9 @@ static const char *base_words(const card *c)
         return imported ? " after it was imported" : "";
     if (!imported)
         return " after the base model, which was trained on all documents";
-    return c->r->cfg.base_steps > 0
-               ? " after the base model, which was imported and then trained on all "
-                 "documents"
-               : " after the base model, which was imported";
+    return c->r->cfg.base_steps > 0 ? " after the base model, which was imported and "
+                                      "then trained on all documents"
+                                    : " after the base model, which was imported";
 }
 
 static pl_status put_data(const card *c, pl_buf *out)
@@ -54,10 +52,9 @@ static pl_status put_data(const card *c, pl_buf *out)
     PL_TRY(pl_try_alloc((size_t)bytes, "a data shard", &data));
     PL_TRY(pl_store_read_blob(c->store, blob, 0, (size_t)bytes, data));
     PL_TRY(pl_tokens_view(data, (size_t)bytes, "a data shard", &shard));
-    pl_buf_printf(out,
-                  "\n## Data\n\nThe data shard of this path, which it was trained "
-                  "on%s:\n\n",
-                  base_words(c));
+    pl_buf_printf(
+        out, "\n## Data\n\nThe data shard of this path, which it was trained on%s:\n\n",
+        base_words(c));
     const uint32_t n = pl_tokens_n_domains(shard);
     uint64_t *docs = pl_alloc((n + 1) * sizeof *docs);
     uint64_t *tokens = pl_alloc((n + 1) * sizeof *tokens);
@@ -80,8 +77,7 @@ static pl_status put_data(const card *c, pl_buf *out)
                       (unsigned long long)tokens[i],
                       all > 0 ? 100.0 * (double)tokens[i] / (double)all : 0);
     }
-    pl_free(tokens);
-    pl_free(docs);
+    pl_free_all(tokens, docs);
 done:
     pl_tokens_close(&shard);
     pl_free_aligned(data);
@@ -150,9 +146,8 @@ done:
 static bool may_be_of_others(const card *c)
 {
     char newest[PL_ARM_NAME_MAX];
-    pl_newest_chapter(c->store, newest);
-    bool others =
-        pl_arm_chapter(c->arm->name) >= 0 && strcmp(newest, c->arm->name) != 0;
+    bool others = pl_arm_chapter(c->arm->name) >= 0 &&
+                  strcmp(pl_newest_chapter(c->store, newest), c->arm->name) != 0;
     for (int s = 0; !others && s < pl_topology_n_slots(c->topology); s++) {
         pl_version v;
         uint64_t source;
@@ -179,13 +174,12 @@ static void put_evaluation(const card *c, pl_buf *out)
     if (strcmp(select, "head") != 0 || pl_json_get_text(report, "at")[0] ||
         pl_json_get_text(report, "without")[0])
         goto done;
-    pl_buf_printf(
-        out,
-        "\n## Evaluation\n\nWhen the run was last evaluated, on %.0f held-out "
-        "documents (%.0f tokens after the prefix):\n\n| model | bits per byte "
-        "| perplexity |\n|---|---|---|\n",
-        pl_json_get_real(report, "eval_documents"),
-        pl_json_get_real(report, "eval_tokens"));
+    pl_buf_printf(out,
+                  "\n## Evaluation\n\nWhen the run was last evaluated, on %.0f "
+                  "held-out documents (%.0f tokens after the prefix):\n\n| model | "
+                  "bits per byte | perplexity |\n|---|---|---|\n",
+                  pl_json_get_real(report, "eval_documents"),
+                  pl_json_get_real(report, "eval_tokens"));
     for (size_t i = 0; i < pl_json_count(rows); i++) {
         const pl_json *row = pl_json_at(rows, i);
         if (strcmp(pl_json_get_text(row, "arm"), arm) != 0 ||
@@ -234,9 +228,8 @@ pl_status card_write(const card *c, const char *folder)
     put_cell(&text, c->title);
     pl_buf_printf(
         &text,
-        "\n\nPath `%s` of %d of the arm `%s`, trained by Pathloom %s. %s "
-        "parameters: %d blocks of width %d, %d heads, %d pieces in the "
-        "vocabulary, context %d.\n",
+        "\n\nPath `%s` of %d of the arm `%s`, trained by Pathloom %s. %s parameters: "
+        "%d blocks of width %d, %d heads, %d pieces in the vocabulary, context %d.\n",
         name[0] ? name : "p0", pl_topology_n_paths(c->topology), c->arm->name,
         PL_VERSION, pl_human_count((double)pl_topology_path_params(c->topology), count),
         shape->n_blocks, shape->width, shape->n_heads, shape->vocab, shape->context);
@@ -258,9 +251,8 @@ pl_status card_write(const card *c, const char *folder)
     put_evaluation(c, &text);
     PL_TRY(put_data(c, &text));
     trained sum = {0, 0};
-    pl_buf_printf(&text,
-                  "\n## Training\n\n| arm | phases | steps x batch x context of a "
-                  "phase | tokens | FLOPs |\n|---|---|---|---|---|\n");
+    pl_buf_printf(&text, "\n## Training\n\n| arm | phases | steps x batch x context of "
+                         "a phase | tokens | FLOPs |\n|---|---|---|---|---|\n");
     PL_TRY(add_arms(c, c->arm, c->topology, c->path, &sum, &text));
     pl_buf_printf(&text, "| all | | | %.0f | %.3g |\n", sum.tokens, sum.flops);
     pl_buf_printf(&text,
@@ -273,9 +265,8 @@ pl_status card_write(const card *c, const char *folder)
                       "paths (`%s`).\n",
                       pl_method_name(c->arm->outer.method.method));
     if (c->chosen)
-        pl_buf_printf(&text,
-                      "The user chose the exported versions, so they may have had "
-                      "fewer phases than this.\n");
+        pl_buf_printf(&text, "The user chose the exported versions, so they may have "
+                             "had fewer phases than this.\n");
     char hash[PL_HASH_TEXT];
     pl_hash_format(&c->arm->config, hash);
     pl_buf_printf(&text,

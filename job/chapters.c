@@ -74,10 +74,9 @@ static pl_status publish_modules(chapter *c, const pl_arm *arm, const pl_topolog
         PL_CHECK(stages_read_version(
             c->r, name, pl_arm_beginning(arm, m, c->start, &c->before, c->from, before),
             its, c->params, &params));
-        pl_arm_module_name(arm, t, m, name);
-        PL_CHECK(pl_client_create_module(c->r->client, name,
-                                         c->params + (slot->offset - its->offset),
-                                         slot->n_params, &c->r->hash));
+        PL_CHECK(pl_client_create_module(
+            c->r->client, pl_arm_module_name(arm, t, m, name),
+            c->params + (slot->offset - its->offset), slot->n_params, &c->r->hash));
     }
     return PL_OK;
 }
@@ -213,9 +212,8 @@ static pl_status deal_anew(chapter *c, const char *const *arms, int n_arms)
             c->scores[i * (size_t)n_paths + (size_t)p] = -nats;
         }
     }
-    pl_human_seconds(pl_now() - start, took);
     say("router   %zu documents scored by %d paths of %s in %s", c->n_docs, n_paths,
-        c->before.name, took);
+        c->before.name, pl_human_seconds(pl_now() - start, took));
     PL_TRY(stages_base_params(c->r, c->params));
     PL_TRY(routing_refit(c->r, c->params, c->docs, c->n_docs, c->scores, &c->g));
 done:
@@ -240,15 +238,12 @@ static int by_hash(const void *a, const void *b)
 static pl_status read_shard(chapter *c, int path, const known_document *known, size_t n,
                             pl_buf *docs)
 {
-    char name[PL_NAME_MAX], object[PL_MODULE_NAME_MAX];
-    pl_hash blob;
+    char object[PL_MODULE_NAME_MAX];
     pl_buf bytes = {0};
     pl_tokens *shard = NULL;
     pl_status status;
-    pl_topology_path_name(c->from, path, name);
-    snprintf(object, sizeof object, "shard/%s/%s", c->before.name, name);
-    PL_TRY(pl_client_get_object(c->r->client, object, &blob));
-    PL_TRY(pl_client_get_blob(c->r->client, object, &blob, &bytes));
+    stages_path_object("shard", &c->before, c->from, path, object);
+    PL_TRY(stages_read_object(c->r, object, &bytes));
     PL_TRY(pl_tokens_view(bytes.data, bytes.len, object, &shard));
     for (uint32_t d = 0; d < pl_tokens_n_docs(shard); d++) {
         const known_document key = {.hash = pl_tokens_doc(shard, d)->hash};
@@ -291,10 +286,8 @@ static pl_status split_modules(chapter *c)
      * paths */
     if (c->what->descent.n_parents > 0) {
         char object[PL_MODULE_NAME_MAX];
-        pl_hash blob;
         snprintf(object, sizeof object, "router/%s", c->before.name);
-        PL_TRY(pl_client_get_object(c->r->client, object, &blob));
-        PL_TRY(pl_client_get_blob(c->r->client, object, &blob, &bytes));
+        PL_TRY(stages_read_object(c->r, object, &bytes));
         PL_TRY(pl_prefix_lm_decode(bytes.data, bytes.len, pl_cpu_count(), &router));
         pl_buf_destroy(&bytes);
         if (pl_prefix_lm_n_paths(router) != pl_topology_n_paths(c->from))
@@ -359,17 +352,15 @@ pl_status stage_chapter(pl_run *r, int number, const config_chapter *what,
     PL_TRY(pl_failpoint("chapter.shards.before"));
     /* A chapter keeps the shards and the router if it only has more phases, frozen
      * modules, or levels that were cut. A cut changes only the names of the paths. */
-    char from[PL_MODULE_NAME_MAX], to[PL_MODULE_NAME_MAX], path[PL_NAME_MAX];
+    char from[PL_MODULE_NAME_MAX], to[PL_MODULE_NAME_MAX];
     if (keeps) {
         /* the weights of the shards, and the held-out text for curves */
         memcpy(c.arm.weights, c.before.weights,
                (size_t)c.arm.n_shards * sizeof *c.arm.weights);
         PL_TRY(curve_text_copy(r, &c.before, c.from, &c.arm, c.topology));
         for (int p = 0; p < c.arm.n_shards; p++) {
-            pl_topology_path_name(c.from, p, path);
-            snprintf(from, sizeof from, "shard/%s/%s", c.before.name, path);
-            pl_topology_path_name(c.topology, p, path);
-            snprintf(to, sizeof to, "shard/%s/%s", c.arm.name, path);
+            stages_path_object("shard", &c.before, c.from, p, from);
+            stages_path_object("shard", &c.arm, c.topology, p, to);
             PL_TRY(stages_copy_object(r, from, to, &c.arm.shards[p]));
         }
         PL_TRY(select_copy_holdouts(r, &c.before, c.from, &c.arm, c.topology));

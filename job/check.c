@@ -2,12 +2,10 @@
  * invariant that needed the record gets a finding, and the check goes on. */
 #include "job/check.h"
 #include "job/forget.h"
-#include "job/run.h"
+#include "job/stages.h"
 
 #include <math.h>
 #include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
 
 const char *const check_verdicts[] = {"holds", "broken", "unproven"};
 
@@ -18,7 +16,9 @@ typedef struct checker {
     /* the arm that is checked now */
     pl_arm arm;
     pl_topology *topology;
-    forgotten forgotten; /* documents that no shard may have */
+    int module;               /* whose versions are checked now */
+    char device[PL_TEXT_MAX]; /* of the arm's first contribution; "": there was none */
+    forgotten forgotten;      /* documents that no shard may have */
     pl_draws draws;
     /* the store has shards or states of paths, so it is the store of a run */
     bool has_data;
@@ -75,6 +75,16 @@ static pl_status each_arm(checker *c, pl_status (*fn)(checker *c))
     return pl_store_each_object(c->store, "arm/", check_arm, c);
 }
 
+static pl_status each_version(checker *c, pl_version_fn fn)
+{
+    char name[PL_MODULE_NAME_MAX];
+    for (c->module = 0; c->module < pl_topology_n_modules(c->topology); c->module++) {
+        pl_arm_module_name(&c->arm, c->topology, c->module, name);
+        PL_CHECK(judge_failure(c, pl_store_each_version(c->store, name, fn, c)));
+    }
+    return PL_OK;
+}
+
 /* ---- hashes ---- */
 static pl_status check_hashes(checker *c)
 {
@@ -84,10 +94,9 @@ static pl_status check_hashes(checker *c)
     c->now->n_checked = report.n_rows;
     c->covered_from = report.covered_from;
     if (report.covered_from == 0)
-        note_unproven(c,
-                      "the newest commit has no sum of rows, because an older release "
-                      "made it, so rows that were changed on purpose would not be "
-                      "found");
+        note_unproven(
+            c, "the newest commit has no sum of rows, because an older release made "
+               "it, so rows that were changed on purpose would not be found");
     return PL_OK;
 }
 
@@ -186,10 +195,9 @@ static pl_status read_beginning(checker *c, const pl_arm *before,
         int m = pl_topology_ancestor_module(c->topology, &c->arm.descent, from, module);
         const pl_slot *own = pl_topology_slot(c->topology, slot);
         const pl_slot *its = pl_topology_slot(from, pl_topology_module_slot(from, m));
-        pl_arm_module_name(before, from, m, name);
         PL_CHECK(read_arm_params(
-            c, name, pl_arm_beginning(&c->arm, module, start, before, from, m), its,
-            out));
+            c, pl_arm_module_name(before, from, m, name),
+            pl_arm_beginning(&c->arm, module, start, before, from, m), its, out));
         memmove(out, out + (own->offset - its->offset), own->n_params * sizeof *out);
         return PL_OK;
     }
@@ -261,8 +269,7 @@ static pl_status check_arm_beginning(checker *c)
     if (chapter > 0)
         pl_chapter_name(chapter - 1, name);
     for (int i = 1; pl_arm_scores(arm) && i <= PL_CHAPTERS_MAX; i++) {
-        pl_scoring_name(i, scoring);
-        if (strcmp(scoring, arm->name) == 0)
+        if (strcmp(pl_scoring_name(i, scoring), arm->name) == 0)
             pl_chapter_name(i - 1, name);
     }
     if (name[0])
@@ -300,11 +307,6 @@ done:
 }
 
 /* ---- rounds ---- */
-typedef struct round_check {
-    checker *c;
-    int module;
-} round_check;
-
 static void check_rolled_back(checker *c, const pl_version *v)
 {
     pl_version source;
@@ -342,16 +344,15 @@ static void check_rolled_back(checker *c, const pl_version *v)
 /* Checks that each contribution is by a contributor of this module, in this round.
  * Under delayed-nesterov each version has a single update of any round; then repeated
  * contributors and the round are not checked. */
-static void check_contributions(const round_check *r, const pl_version *v)
+static void check_contributions(checker *c, const pl_version *v)
 {
-    checker *c = r->c;
-    const pl_contract of = pl_contract_of(&c->arm, c->topology, r->module);
+    const pl_contract of = pl_contract_of(&c->arm, c->topology, c->module);
     const unsigned long long number = v->number;
     for (int i = 0; i < v->n_contributions; i++) {
         const pl_contribution *d = &v->contributions[i];
         const bool passes = d->path >= 0 &&
                             d->path < pl_topology_n_paths(c->topology) &&
-                            pl_topology_path_has(c->topology, (int)d->path, r->module);
+                            pl_topology_path_has(c->topology, (int)d->path, c->module);
         const double weight = passes ? pl_round_record_weight(&of, (int)d->path) : 0;
         bool is_repeated = false;
         for (int k = 0; k < i; k++)
@@ -384,15 +385,14 @@ static void check_contributions(const round_check *r, const pl_version *v)
 
 static pl_status check_round(void *context, const pl_version *v)
 {
-    const round_check *r = context;
-    checker *c = r->c;
+    checker *c = context;
     if (v->number == 0)
         return PL_OK;
     c->now->n_checked++;
     if (v->n_contributions == 0)
         check_rolled_back(c, v);
     else
-        check_contributions(r, v);
+        check_contributions(c, v);
     if (!pl_hash_equal(&v->config, &c->arm.config))
         note_violation(c, "%s@%llu was made with a different configuration than %s",
                        v->module, (unsigned long long)v->number, c->arm.name);
@@ -401,15 +401,7 @@ static pl_status check_round(void *context, const pl_version *v)
 
 static pl_status check_arm_rounds(checker *c)
 {
-    char name[PL_MODULE_NAME_MAX];
-    for (int m = 0; m < pl_topology_n_modules(c->topology) && !pl_arm_scores(&c->arm);
-         m++) {
-        round_check r = {c, m};
-        pl_arm_module_name(&c->arm, c->topology, m, name);
-        PL_CHECK(
-            judge_failure(c, pl_store_each_version(c->store, name, check_round, &r)));
-    }
-    return PL_OK;
+    return pl_arm_scores(&c->arm) ? PL_OK : each_version(c, check_round);
 }
 
 /* ---- phases ---- */
@@ -434,10 +426,9 @@ static pl_status check_arm_phases(checker *c)
             note_unproven(c, "a path continues before phases that are merged, as after "
                              "`forget`");
         else if (p->n_ahead > 0 && c->has_data)
-            note_violation(c,
-                           "%s has finished %lld phases, but later phases of it are "
-                           "merged: %s",
-                           p->path, (long long)p->phases, p->example);
+            note_violation(
+                c, "%s has finished %lld phases, but later phases of it are merged: %s",
+                p->path, (long long)p->phases, p->example);
         if (p->n_left_out > 0) {
             note_unproven(c, "a quorum merged some rounds without all their updates");
             c->now->n_unproven += (uint64_t)p->n_left_out - 1;
@@ -530,9 +521,8 @@ static pl_status check_versions(checker *c)
 static void check_blank(checker *c, const pl_tokens *shard, const char *object)
 {
     char first[PL_ARM_NAME_MAX];
-    pl_features_name(0, first);
-    const bool reads =
-        strcmp(c->arm.name, "base") == 0 || strcmp(c->arm.name, first) == 0;
+    const bool reads = strcmp(c->arm.name, "base") == 0 ||
+                       strcmp(c->arm.name, pl_features_name(0, first)) == 0;
     for (size_t i = 0; i < c->forgotten.n; i++)
         for (uint32_t d = 0; d < pl_tokens_n_docs(shard); d++)
             if (pl_tokens_doc(shard, d)->hash == c->forgotten.hashes[i] &&
@@ -542,47 +532,34 @@ static void check_blank(checker *c, const pl_tokens *shard, const char *object)
     c->now->n_checked++;
 }
 
-typedef struct device_check {
-    checker *c;
-    char device[PL_TEXT_MAX]; /* device of the first contribution; "": there was none */
-} device_check;
-
 static pl_status check_device(void *context, const pl_version *v)
 {
-    device_check *d = context;
+    checker *c = context;
     for (int i = 0; i < v->n_contributions; i++) {
         const char *device = v->contributions[i].device;
-        if (!d->device[0])
-            pl_copy_text(d->device, sizeof d->device, device);
-        else if (strcmp(d->device, device) != 0)
-            note_unproven(
-                d->c, "devices of two kinds trained an arm, so a run that never had "
-                      "the documents may end with different bytes");
+        if (!c->device[0])
+            pl_copy_text(c->device, sizeof c->device, device);
+        else if (strcmp(c->device, device) != 0)
+            note_unproven(c, "devices of two kinds trained an arm, so a run that never "
+                             "had the documents may end with different bytes");
     }
     return PL_OK;
 }
 
 static pl_status check_arm_devices(checker *c)
 {
-    char name[PL_MODULE_NAME_MAX];
-    device_check d = {.c = c};
-    for (int m = 0; m < pl_topology_n_modules(c->topology); m++) {
-        pl_arm_module_name(&c->arm, c->topology, m, name);
-        PL_CHECK(
-            judge_failure(c, pl_store_each_version(c->store, name, check_device, &d)));
-    }
-    return PL_OK;
+    c->device[0] = '\0';
+    return each_version(c, check_device);
 }
 
 static pl_status check_arm_blank(checker *c)
 {
-    char path[PL_NAME_MAX], object[PL_MODULE_NAME_MAX];
+    char object[PL_MODULE_NAME_MAX];
     pl_status status = PL_OK;
     for (int p = 0; status == PL_OK && p < c->arm.n_shards; p++) {
         pl_buf bytes = {0};
         pl_tokens *shard = NULL;
-        pl_topology_path_name(c->topology, p, path);
-        snprintf(object, sizeof object, "shard/%s/%s", c->arm.name, path);
+        stages_path_object("shard", &c->arm, c->topology, p, object);
         status = pl_store_read_object(c->store, object, &bytes);
         if (status == PL_OK)
             status = pl_tokens_view(bytes.data, bytes.len, object, &shard);

@@ -34,7 +34,7 @@ static pl_status put_path_text(pl_run *r, pl_arm *arm, const pl_topology *t, int
                                const dealt *d, double *rows)
 {
     const int prefix = arm->held_prefix;
-    char name[PL_NAME_MAX], object[PL_MODULE_NAME_MAX];
+    char object[PL_MODULE_NAME_MAX];
     uint32_t *docs = pl_alloc((d->n + 1) * sizeof *docs);
     pl_buf bytes = {0};
     size_t n = 0;
@@ -55,8 +55,7 @@ static pl_status put_path_text(pl_run *r, pl_arm *arm, const pl_topology *t, int
                       arm->inner.context);
     }
     if (arm->held_bytes[path] > 0) {
-        pl_topology_path_name(t, path, name);
-        snprintf(object, sizeof object, "curve/%s/%s", arm->name, name);
+        stages_path_object("curve", arm, t, path, object);
         PL_TRY(pl_tokens_subset(r->valid, docs, n, &bytes));
         PL_TRY(pl_client_put_object(r->client, object, bytes.data, bytes.len,
                                     &arm->held[path]));
@@ -108,8 +107,7 @@ pl_status curve_text_put(pl_run *r, pl_arm *arm, const pl_topology *t,
         pl_prefix_lm_nats(router, text, (int)len, nats);
         d.path_of[i] = pl_least_evidence(nats, n_paths);
     }
-    pl_free(nats);
-    pl_free(text);
+    pl_free_all(nats, text);
     pl_arm_hold(arm);
     arm->held_prefix = (int)r->cfg.prefix;
     for (int p = 0; p < arm->n_shards; p++) {
@@ -119,15 +117,14 @@ pl_status curve_text_put(pl_run *r, pl_arm *arm, const pl_topology *t,
     arm->held_every = (int)fmin(fmax(ceil(most / share), 1), 1 << 30);
 done:
     pl_tokenizer_destroy(&d.tokenizer);
-    pl_free(d.docs);
-    pl_free(d.path_of);
+    pl_free_all(d.docs, d.path_of);
     return status;
 }
 
 pl_status curve_text_copy(pl_run *r, const pl_arm *from, const pl_topology *before,
                           pl_arm *to, const pl_topology *t)
 {
-    char was[PL_MODULE_NAME_MAX], object[PL_MODULE_NAME_MAX], name[PL_NAME_MAX];
+    char was[PL_MODULE_NAME_MAX], object[PL_MODULE_NAME_MAX];
     if (from->held_every == 0)
         return PL_OK;
     pl_arm_hold(to);
@@ -137,10 +134,8 @@ pl_status curve_text_copy(pl_run *r, const pl_arm *from, const pl_topology *befo
         to->held_bytes[p] = from->held_bytes[p];
         if (from->held_bytes[p] == 0)
             continue;
-        pl_topology_path_name(before, p, name);
-        snprintf(was, sizeof was, "curve/%s/%s", from->name, name);
-        pl_topology_path_name(t, p, name);
-        snprintf(object, sizeof object, "curve/%s/%s", to->name, name);
+        stages_path_object("curve", from, before, p, was);
+        stages_path_object("curve", to, t, p, object);
         PL_CHECK(stages_copy_object(r, was, object, &to->held[p]));
     }
     return PL_OK;

@@ -20,14 +20,9 @@ static const struct {
 void evaluation_clear(evaluation *e)
 {
     for (int i = 0; i < ROW_COUNT; i++) {
-        pl_free(e->rows[i].by_domain);
-        pl_free(e->rows[i].scores);
+        pl_free_all(e->rows[i].by_domain, e->rows[i].scores);
     }
-    pl_free(e->docs);
-    pl_free(e->path_of);
-    pl_free(e->likeliest);
-    pl_free(e->bytes);
-    pl_free(e->every);
+    pl_free_all(e->docs, e->path_of, e->likeliest, e->bytes, e->every);
     memset(e, 0, sizeof *e);
 }
 
@@ -250,20 +245,9 @@ static pl_status route_valid(job *j)
         j->e->path_of[i] = pl_least_evidence(nats, n_paths);
     }
 done:
-    pl_free(nats);
-    pl_free(text);
+    pl_free_all(nats, text);
     pl_buf_destroy(&bytes);
     return status;
-}
-
-static pl_status read_arm_spent(job *j, const char *arm, pl_spent *out)
-{
-    char prefix[PL_ARM_NAME_MAX + 2];
-    memset(out, 0, sizeof *out);
-    snprintf(prefix, sizeof prefix, "%s/", arm);
-    PL_CHECK(pl_store_each_path(j->store, prefix, add_path, out));
-    out->mean = out->n > 0 ? out->tokens / (uint64_t)out->n : 0;
-    return PL_OK;
 }
 
 /* Reads the tokens and seconds for which each arm was trained, and the mean rate. */
@@ -276,25 +260,22 @@ static pl_status read_spent(job *j)
             j->spent[i] = j->spent[i - 1];
             continue;
         }
-        pl_spent *s = &j->spent[i], all = {0};
-        if (pl_arm_chapter(kinds[i].arm) < 0) {
-            PL_CHECK(read_arm_spent(j, kinds[i].arm, s));
-        } else {
-            /* The mixture has the tokens and the time of all its chapters, and the
-             * other numbers (n, least_phase) of the newest chapter. */
-            for (int chapter = 0; chapter <= pl_arm_chapter(j->chapter); chapter++) {
-                char name[PL_ARM_NAME_MAX];
-                pl_chapter_name(chapter, name);
-                PL_CHECK(read_arm_spent(j, name, s));
-                all.tokens += s->tokens;
-                all.mean += s->mean;
-                all.longest += s->longest;
-                all.seconds += s->seconds;
-            }
-            s->tokens = all.tokens;
-            s->mean = all.mean;
-            s->longest = all.longest;
-            s->seconds = all.seconds;
+        /* The mixture has the tokens and the time of all its chapters, and the other
+         * numbers (n, least_phase) of the newest chapter. */
+        pl_spent *s = &j->spent[i];
+        const bool is_mix = pl_arm_chapter(kinds[i].arm) >= 0;
+        for (int c = 0; c <= (is_mix ? pl_arm_chapter(j->chapter) : 0); c++) {
+            char chapter[PL_ARM_NAME_MAX], prefix[PL_ARM_NAME_MAX + 2];
+            pl_spent one = {0};
+            pl_chapter_name(c, chapter);
+            snprintf(prefix, sizeof prefix, "%s/", is_mix ? chapter : kinds[i].arm);
+            PL_CHECK(pl_store_each_path(j->store, prefix, add_path, &one));
+            s->tokens += one.tokens;
+            s->mean += one.n > 0 ? one.tokens / (uint64_t)one.n : 0;
+            s->longest += one.longest;
+            s->seconds += one.seconds;
+            s->n = one.n;
+            s->least_phase = one.least_phase;
         }
         tokens += s->tokens;
         seconds += s->seconds;

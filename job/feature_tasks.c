@@ -10,7 +10,6 @@
 #include "router/router.h"
 
 #include <math.h>
-#include <string.h>
 
 /* TASK_BYTES: if router.feature_docs is 0, the features of all documents of a task
  * together have about this many bytes. TASK_BYTES_MAX and TASKS_MAX: limits for the
@@ -60,8 +59,7 @@ static void define_arm(const pl_run *r, const slices *s, const char *name, pl_ar
     in->phases = 1;
     in->pack = false;
     arm->n_shards = s->n_tasks;
-    pl_free(arm->shards);
-    pl_free(arm->weights);
+    pl_free_all(arm->shards, arm->weights);
     arm->shards = pl_alloc((size_t)s->n_tasks * sizeof *arm->shards);
     arm->weights = pl_alloc((size_t)s->n_tasks * sizeof *arm->weights);
 }
@@ -137,11 +135,9 @@ pl_status stages_feature_tasks(pl_run *r, const float *params, routing *g, bool 
     docs = pl_alloc(s.per_task * sizeof *docs);
     /* If an earlier chapter has computed the features of the same text, the arm of that
      * chapter is used. (Forgotten documents change the text.) */
-    pl_features_name(g->chapter, name);
-    PL_TRY(stages_arm_exists(r, name, &exists));
+    PL_TRY(stages_arm_exists(r, pl_features_name(g->chapter, name), &exists));
     for (int earlier = g->chapter - 1; earlier >= 0 && !exists; earlier--) {
-        pl_features_name(earlier, name);
-        PL_TRY(is_same_text(r, &s, name, &exists));
+        PL_TRY(is_same_text(r, &s, pl_features_name(earlier, name), &exists));
     }
     if (!exists)
         pl_features_name(g->chapter, name);
@@ -164,11 +160,10 @@ pl_status stages_feature_tasks(pl_run *r, const float *params, routing *g, bool 
         memcpy(g->features + first_document(&s, task) * (size_t)g->dim, blob.data,
                blob.len);
     }
-    pl_human_seconds(pl_now() - start, took);
     if (!exists)
         say("router   the features of %zu documents were computed by the workers in %d "
             "tasks, in %s",
-            s.n, s.n_tasks, took);
+            s.n, s.n_tasks, pl_human_seconds(pl_now() - start, took));
 done:
     pl_free(docs);
     pl_buf_destroy(&blob);

@@ -1,12 +1,11 @@
 /* pathloom forget: finds the documents, prints the cost of forgetting them, and
  * replaces the store by one that ends before their first use (forget.h). */
 #include "job/forget.h"
+#include "job/stages.h"
 #include "serve/serve.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/stat.h>
 
 typedef struct forgetting {
@@ -89,10 +88,10 @@ pl_status forget_finish(const char *dir)
 }
 
 /* ---- the documents ---- */
-static const uint64_t *named(const forgetting *f, size_t *n)
+static pl_doc_list named(const forgetting *f)
 {
-    *n = f->hashes.len / sizeof(uint64_t);
-    return (const uint64_t *)(const void *)f->hashes.data;
+    return (pl_doc_list){(const uint64_t *)(const void *)f->hashes.data,
+                         f->hashes.len / sizeof(uint64_t)};
 }
 
 /* Adds the training documents that a word of the command names. */
@@ -100,8 +99,8 @@ static pl_status add_word(forgetting *f, const char *word, const pl_tokens *vali
 {
     pl_buf found = {0};
     uint64_t hash = 0;
-    size_t n_held = 0, n = 0, n_before, n_known;
-    named(f, &n_before);
+    size_t n_held = 0, n = 0;
+    const size_t n_before = named(f).n;
     pl_status status = PL_OK;
     char rest;
     if (pl_path_exists(word))
@@ -110,16 +109,16 @@ static pl_status add_word(forgetting *f, const char *word, const pl_tokens *vali
         pl_buf_append(&found, &hash, sizeof hash);
     for (size_t i = 0; i < found.len / sizeof hash; i++) {
         memcpy(&hash, found.data + i * sizeof hash, sizeof hash);
-        const uint64_t *known = named(f, &n_known);
+        const pl_doc_list known = named(f);
         const pl_token_doc *doc = pl_tokens_find(f->r.train, hash);
         n_held += pl_tokens_find(valid, hash) != NULL;
-        if (pl_doc_listed(&(pl_doc_list){known, n_before}, hash))
+        if (pl_doc_listed(&(pl_doc_list){known.hashes, n_before}, hash))
             PL_TRY(pl_fail(PL_ERR_USAGE,
                            "`%s` is the document %016" PRIx64
                            ", which an earlier word names; leave one of them out",
                            word, hash));
         /* a folder may have the same text twice, which counts once */
-        if (!doc || pl_doc_listed(&(pl_doc_list){known, n_known}, hash))
+        if (!doc || pl_doc_listed(&known, hash))
             continue;
         f->n_tokens += doc->n_tokens;
         bool is_listed = false;
@@ -131,10 +130,9 @@ static pl_status add_word(forgetting *f, const char *word, const pl_tokens *vali
         n++;
     }
     if (n == 0 && n_held > 0)
-        status = pl_fail(PL_ERR_NOT_FOUND,
-                         "the documents of `%s` are held out: nothing was trained on "
-                         "them",
-                         word);
+        status = pl_fail(
+            PL_ERR_NOT_FOUND,
+            "the documents of `%s` are held out: nothing was trained on them", word);
     else if (n == 0)
         status = pl_fail(PL_ERR_NOT_FOUND,
                          "`%s` is neither a file of a training document of %s nor the "
@@ -146,6 +144,15 @@ done:
 }
 
 /* ---- the plan ---- */
+/* Drops the arm, if it exists and `drops`. Returns whether it is changed. */
+static bool drop_if(forgetting *f, const char *name, bool drops)
+{
+    pl_rewind_arm *arm = pl_rewind_find(&f->rewind, name);
+    if (arm && drops)
+        pl_rewind_drop(arm);
+    return arm && arm->is_changed;
+}
+
 /* Marks the chapters that must be made again. A chapter that deals documents reads the
  * text of all documents. So the first chapter that deals documents is made again, and
  * all later chapters. All chapters after the first chapter that changes are also made
@@ -162,22 +169,11 @@ static pl_status drop_chapters(forgetting *f)
     for (int c = 0; c < n; c++) {
         deals = deals || (c > 0 && (chapters[c].deals || chapters[c].splits));
         drops = drops || deals;
-        pl_features_name(c, name);
-        pl_rewind_arm *features = pl_rewind_find(&f->rewind, name);
-        if ((drops || c == 0) && features)
-            pl_rewind_drop(features);
-        pl_scoring_name(c, name);
-        pl_rewind_arm *scores = pl_rewind_find(&f->rewind, name);
-        pl_chapter_name(c, name);
-        pl_rewind_arm *arm = pl_rewind_find(&f->rewind, name);
-        if (drops && scores)
-            pl_rewind_drop(scores);
-        if (drops && arm)
-            pl_rewind_drop(arm);
-        drops = drops || (arm && arm->is_changed);
+        drop_if(f, pl_features_name(c, name), drops || c == 0);
+        drop_if(f, pl_scoring_name(c, name), drops);
+        drops = drop_if(f, pl_chapter_name(c, name), drops) || drops;
     }
-    pl_features_name(0, name);
-    pl_rewind_arm *first = pl_rewind_find(&f->rewind, name);
+    pl_rewind_arm *first = pl_rewind_find(&f->rewind, pl_features_name(0, name));
     if (first && !deals && !f->q->from_start) {
         first->n_again = 0;
         first->again_s = 0;
@@ -190,22 +186,20 @@ static pl_status drop_chapters(forgetting *f)
  * again. */
 static pl_status remake_best_tags(forgetting *f, const pl_rewind_arm *a)
 {
-    char path[PL_NAME_MAX], tag[PL_NAME_MAX], object[PL_MODULE_NAME_MAX];
-    size_t n;
-    const uint64_t *hashes = named(f, &n);
+    char tag[PL_NAME_MAX], object[PL_MODULE_NAME_MAX];
+    const pl_doc_list now = named(f);
     for (int p = 0; p < pl_topology_n_paths(a->topology); p++) {
         bool held_out = false;
-        pl_topology_path_name(a->topology, p, path);
-        snprintf(object, sizeof object, "holdout/%s/%s", a->arm.name, path);
+        stages_path_object("holdout", &a->arm, a->topology, p, object);
         pl_buf bytes = {0};
         pl_tokens *tokens = NULL;
         pl_status status = pl_store_read_object(f->store, object, &bytes);
         if (status == PL_OK)
             status = pl_tokens_view(bytes.data, bytes.len, object, &tokens);
         for (uint32_t d = 0; status == PL_OK && d < pl_tokens_n_docs(tokens); d++)
-            held_out = held_out || (pl_doc_listed(&(pl_doc_list){hashes, n},
-                                                  pl_tokens_doc(tokens, d)->hash) &&
-                                    !pl_tokens_is_blank(tokens, d));
+            held_out =
+                held_out || (pl_doc_listed(&now, pl_tokens_doc(tokens, d)->hash) &&
+                             !pl_tokens_is_blank(tokens, d));
         pl_tokens_close(&tokens);
         pl_buf_destroy(&bytes);
         PL_CHECK(status == PL_ERR_NOT_FOUND ? PL_OK : status);
@@ -219,10 +213,9 @@ static pl_status remake_best_tags(forgetting *f, const pl_rewind_arm *a)
 
 static pl_status plan_forgetting(forgetting *f)
 {
-    size_t n;
-    const uint64_t *hashes = named(f, &n);
+    const pl_doc_list now = named(f);
     pl_rewind *w = &f->rewind;
-    PL_CHECK(pl_rewind_plan(f->store, &(pl_doc_list){hashes, n}, w));
+    PL_CHECK(pl_rewind_plan(f->store, &now, w));
     pl_rewind_arm *base = pl_rewind_find(w, "base");
     if (base && !f->q->from_start)
         pl_rewind_keep(base);
@@ -254,11 +247,10 @@ static pl_status plan_forgetting(forgetting *f)
     /* Refuses runs with an imported model whose import would be repeated: the store has
      * no record with which a second import could be compared with the first. */
     if (base && base->drops && f->r.cfg.import[0])
-        return pl_fail(
-            PL_ERR_UNSUPPORTED,
-            "the base model would begin again with %s (model.import), which may "
-            "have changed; train a new run with data.forget",
-            f->r.cfg.import);
+        return pl_fail(PL_ERR_UNSUPPORTED,
+                       "the base model would begin again with %s (model.import), which "
+                       "may have changed; train a new run with data.forget",
+                       f->r.cfg.import);
     /* Devices of different kinds round differently. So phases that are trained again on
      * another kind of device, or that were trained on several kinds, would end with
      * different bytes. Arms that were trained on several kinds are reported first,
@@ -293,9 +285,8 @@ static void say_cost(const forgetting *f)
     int64_t all = 0, again = 0;
     double seconds = 0, again_s = 0;
     char a[16], b[16];
-    size_t n;
-    named(f, &n);
-    say("forget   %zu documents with %llu tokens", n, (unsigned long long)f->n_tokens);
+    say("forget   %zu documents with %llu tokens", named(f).n,
+        (unsigned long long)f->n_tokens);
     for (int i = 0; i < f->rewind.n_arms; i++) {
         const pl_rewind_arm *arm = &f->rewind.arms[i];
         if (!arm->is_changed)
@@ -355,15 +346,14 @@ static pl_status make_copy(forgetting *f)
     PL_TRY(pl_rewind_write(&f->rewind, run_file(&f->r, "store", store),
                            run_file(&f->r, "forget/store", path)));
     PL_TRY(pl_failpoint("forget.ready.before"));
-    size_t n;
-    const uint64_t *hashes = named(f, &n);
+    const pl_doc_list now = named(f);
     for (size_t i = 0; i < f->list.n; i++)
-        if (!pl_doc_listed(&(pl_doc_list){hashes, n}, f->list.hashes[i]))
+        if (!pl_doc_listed(&now, f->list.hashes[i]))
             pl_buf_printf(&text, "%016" PRIx64 " %s\n", f->list.hashes[i],
                           blank_from(f, f->list.hashes[i]));
-    for (size_t i = 0; i < n; i++)
-        pl_buf_printf(&text, "%016" PRIx64 " %s\n", hashes[i],
-                      blank_from(f, hashes[i]));
+    for (size_t i = 0; i < now.n; i++)
+        pl_buf_printf(&text, "%016" PRIx64 " %s\n", now.hashes[i],
+                      blank_from(f, now.hashes[i]));
     PL_TRY(pl_replace_file(run_file(&f->r, "forget/ready", path), text.data, text.len));
     PL_TRY(pl_failpoint("forget.ready.after"));
     if (f->rewind.dropped.len > 0)
@@ -389,7 +379,6 @@ static pl_status forget_documents(forgetting *f, bool *trains)
 {
     char path[PL_PATH_MAX];
     bool ended = false;
-    size_t n;
     PL_CHECK(forgotten_read(run_file(&f->r, "data/forgotten", path), &f->list));
     PL_CHECK(
         pl_tokens_open(run_file(&f->r, "data/train.tok", path), false, &f->r.train));
@@ -399,10 +388,9 @@ static pl_status forget_documents(forgetting *f, bool *trains)
         PL_CHECK(add_word(f, f->q->docs[i], f->r.valid));
     PL_CHECK(store_open_run(f->r.dir, &f->store));
     PL_CHECK(run_has_ended(f->store, &ended));
-    named(f, &n);
     /* If the run's list already has all documents of this command, an earlier command
      * has done or decided the exchange. */
-    const bool decided = f->n_again == n;
+    const bool decided = f->n_again == named(f).n;
     *trains = decided && !ended;
     if (decided && ended)
         say("forget   these documents were forgotten before; `pathloom check --run %s` "

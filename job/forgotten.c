@@ -1,9 +1,7 @@
 /* The list of a run's forgotten documents, and the functions by which `train` uses the
  * list (forget.h). */
 #include "job/forget.h"
-
-#include <stdio.h>
-#include <string.h>
+#include "job/stages.h"
 
 pl_status forgotten_parse(const char *what, const pl_buf *text, forgotten *out)
 {
@@ -50,8 +48,7 @@ pl_status forgotten_read(const char *path, forgotten *out)
 
 void forgotten_clear(forgotten *list)
 {
-    pl_free(list->hashes);
-    pl_free(list->starts);
+    pl_free_all(list->hashes, list->starts);
     *list = (forgotten){NULL, NULL, 0};
 }
 
@@ -107,13 +104,11 @@ pl_status forgotten_note(const pl_run *r)
 {
     char own[PL_PATH_MAX];
     pl_buf text = {0};
-    pl_hash blob;
     if (!pl_path_exists(run_file(r, "data/forgotten", own)))
         return PL_OK;
     pl_status status = pl_read_file(own, &text);
     if (status == PL_OK)
-        status =
-            pl_client_put_object(r->client, "forgotten", text.data, text.len, &blob);
+        status = stages_put_object(r, "forgotten", &text);
     pl_buf_destroy(&text);
     return status;
 }

@@ -2,9 +2,7 @@
  * (process.h). */
 #include "job/process.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 enum { ADDRESS_WAIT_MS = 60000, DAY_S = 24 * 3600 };
@@ -60,11 +58,10 @@ pl_status process_configure(process *p)
 static pl_status await_address(process *p, const char *file, int slot, const char **out)
 {
     if (run_await_address(p->run, file, ADDRESS_WAIT_MS, p->found[slot]) != PL_OK)
-        return pl_fail(
-            PL_ERR_NOT_FOUND,
-            "there is no address in %s/%s; start the hub, home or relay that writes "
-            "this file, with --run %s",
-            p->run, file, p->run);
+        return pl_fail(PL_ERR_NOT_FOUND,
+                       "there is no address in %s/%s; start the hub, home or relay "
+                       "that writes this file, with --run %s",
+                       p->run, file, p->run);
     *out = p->found[slot];
     return PL_OK;
 }
@@ -91,9 +88,8 @@ static pl_status find_store(process *p)
         return pl_fail(PL_ERR_USAGE, "--index %d: the run %s has only %d home%s",
                        p->index, p->run, n, n == 1 ? "" : "s");
     int index = p->index > 0 ? p->index - 1 : 0;
-    run_home_file(index, n, file);
     if (!p->ready)
-        p->ready = in_run(p, 2, file);
+        p->ready = in_run(p, 2, run_home_file(index, n, file));
     if (p->store)
         return PL_OK;
     if (n > 1 || pl_path_exists(pl_store_part(store, index, p->paths[3])))

@@ -2,8 +2,6 @@
  * die and be restarted at any time. */
 #include "job/process.h"
 
-#include <string.h>
-
 enum { METRICS_MS = 5000 };
 
 static pl_status needs(bool given, const char *what)
@@ -105,9 +103,8 @@ static pl_status run_home(const process *p)
 static pl_status prepare_worker(process *p)
 {
     PL_CHECK(needs(
-        p->hub,
-        "worker needs --run FOLDER, or --hub ADDRESS (with --key FILE if the job is "
-        "encrypted); another machine joins with `pathloom join TOKEN`"));
+        p->hub, "worker needs --run FOLDER, or --hub ADDRESS (with --key FILE if the "
+                "job is encrypted); another machine joins with `pathloom join TOKEN`"));
     if (p->name)
         return PL_OK;
     process_name(p);

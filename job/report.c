@@ -248,8 +248,7 @@ void evaluation_print_details(const pl_run *r, const evaluation *e)
     if (e->rows[ROW_LIKELIHOOD].present && e->n_bytes > 0)
         say("   in hindsight: the best path of each document has %.4f bits/byte, the "
             "best of each\n   %lld tokens %.4f; their perplexity is %.1f %% and %.1f "
-            "%% "
-            "below that of row *",
+            "%% below that of row *",
             pl_bits_per_byte(&e->best, e->n_bytes), (long long)r->cfg.prefix,
             pl_bits_per_byte(&e->best_pieces, e->n_bytes),
             100 * (1 - pl_perplexity(&e->best) / mix->ppl),

@@ -34,10 +34,7 @@ void routing_clear(routing *g)
     pl_router_destroy(&g->router);
     pl_prefix_lm_destroy(&g->answers);
     pl_shards_clear(&g->shards);
-    pl_free(g->held);
-    pl_free(g->held_first);
-    pl_free(g->sizes);
-    pl_free(g->domains);
+    pl_free_all(g->held, g->held_first, g->sizes, g->domains);
 }
 
 pl_router_options routing_options(const pl_run *r, const routing *g, int n_paths)
@@ -216,11 +213,10 @@ pl_status routing_put(pl_run *r, const routing *g, const char *arm)
 {
     char name[PL_MODULE_NAME_MAX];
     pl_buf bytes = {0};
-    pl_hash blob;
     snprintf(name, sizeof name, "router/%s", arm);
     pl_status status = pl_prefix_lm_encode(g->answers, &bytes);
     if (status == PL_OK)
-        status = pl_client_put_object(r->client, name, bytes.data, bytes.len, &blob);
+        status = stages_put_object(r, name, &bytes);
     pl_buf_destroy(&bytes);
     return status;
 }

@@ -81,10 +81,7 @@ pl_status routing_write_map(const pl_run *r, const routing *g)
 {
     router_map m = {.r = r, .g = g, .n = g->n < MAP_DOCUMENTS ? g->n : MAP_DOCUMENTS};
     const size_t dim = (size_t)g->dim;
-    char file[PL_PATH_MAX];
     float *few = NULL;
-    pl_buf text = {0};
-    pl_json *o = NULL;
     pl_status status = PL_OK;
     PL_TRY(pl_try_alloc(m.n * dim * sizeof *few, "the picture of the router",
                         (void **)&few));
@@ -93,7 +90,7 @@ pl_status routing_write_map(const pl_run *r, const routing *g)
                dim * sizeof *few);
     m.xy = pl_alloc(2 * m.n * sizeof *m.xy);
     PL_TRY(pl_router_map(few, m.n, g->dim, pl_cpu_count(), m.xy, m.shares));
-    o = pl_json_object();
+    pl_json *o = pl_json_object();
     pl_json_set_text(o, "router", g->how ? g->how : r->cfg.router_kind);
     pl_json_set_int(o, "documents", (int64_t)g->n);
     pl_json_set_int(o, "prefix", r->cfg.prefix);
@@ -158,26 +155,18 @@ pl_status routing_write_map(const pl_run *r, const routing *g)
     }
     pl_json_set(o, "answer", answers);
     pl_json_set(o, "margin", margins);
-    pl_free(tokens);
-    pl_free(nats);
-    pl_json_write(o, 0, &text);
-    PL_TRY(pl_replace_file(run_file(r, "router_map.json", file), text.data, text.len));
+    pl_free_all(tokens, nats);
+    PL_TRY(run_write_json(r, "router_map.json", o, 0, ""));
 done:
-    pl_json_destroy(&o);
-    pl_buf_destroy(&text);
     pl_free_aligned(few);
-    pl_free(m.xy);
-    pl_free(m.domain_of);
+    pl_free_all(m.xy, m.domain_of);
     return status;
 }
 
 pl_status routing_rename_map(const pl_run *r, const pl_topology *t)
 {
     char path[PL_PATH_MAX];
-    pl_buf text = {0};
     pl_json *o = NULL, *paths = pl_json_array();
-    pl_status status = PL_OK;
-    run_file(r, "router_map.json", path);
     for (int p = 0; p < pl_topology_n_paths(t); p++) {
         char name[PL_NAME_MAX];
         pl_topology_path_name(t, p, name);
@@ -185,17 +174,12 @@ pl_status routing_rename_map(const pl_run *r, const pl_topology *t)
     }
     /* There may be no picture, because earlier releases made none. If the picture is
      * damaged, the page reports it. */
-    if (pl_read_file(path, &text) == PL_OK &&
-        pl_json_parse(pl_buf_text(&text), text.len, &o) == PL_OK &&
+    if (pl_json_load(run_file(r, "router_map.json", path), &o) == PL_OK &&
         pl_json_is_object(o)) {
         pl_json_set(o, "paths", paths);
-        paths = NULL;
-        pl_buf_clear(&text);
-        pl_json_write(o, 0, &text);
-        status = pl_replace_file(path, text.data, text.len);
+        return run_write_json(r, "router_map.json", o, 0, "");
     }
     pl_json_destroy(&paths);
     pl_json_destroy(&o);
-    pl_buf_destroy(&text);
-    return status;
+    return PL_OK;
 }

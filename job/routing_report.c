@@ -173,8 +173,6 @@ pl_status routing_report(pl_run *r, routing *g)
             100 * padding);
     pl_json *o = pl_json_object(), *documents = pl_json_array();
     pl_json *tokens = pl_json_array();
-    pl_buf text = {0};
-    char path[PL_PATH_MAX];
     for (int p = 0; p < n_paths; p++) {
         pl_json_push(documents, pl_json_make_int((int64_t)g->sizes[p].documents));
         pl_json_push(tokens, pl_json_make_int((int64_t)g->sizes[p].tokens));
@@ -190,11 +188,6 @@ pl_status routing_report(pl_run *r, routing *g)
     pl_json_set_real(o, "nmi", own.nmi);
     pl_json_set_real(o, "purity_k8", eight.purity);
     pl_json_set_real(o, "nmi_k8", eight.nmi);
-    pl_json_write(o, 2, &text);
-    pl_status status =
-        pl_replace_file(run_file(r, "router.json", path), text.data, text.len);
-    pl_json_destroy(&o);
-    pl_buf_destroy(&text);
-    PL_CHECK(status);
+    PL_CHECK(run_write_json(r, "router.json", o, 2, ""));
     return routing_write_map(r, g);
 }

@@ -97,11 +97,10 @@ static pl_status split_shard(const splitting *s, int parent)
         return deal_to_children(s, parent, n_children, docs, n);
     pl_topology_path_name(s->from->topology, parent, name);
     if (n == 0 && n_children > 0)
-        return pl_fail(
-            PL_ERR_DATA,
-            "path %s has no training documents, so none can be dealt to the paths "
-            "into which it is split",
-            name);
+        return pl_fail(PL_ERR_DATA,
+                       "path %s has no training documents, so none can be dealt to the "
+                       "paths into which it is split",
+                       name);
     if (n_children > 1)
         say("         %s has only %zu documents, so each of the %d paths that descend "
             "from it gets all of them",
@@ -182,8 +181,7 @@ static void give_orphans(const splitting *s)
     if (n_ended > 0)
         say("         %zu documents of %zu paths that end go to the other %d paths",
             n_moved, n_ended, n_paths);
-    pl_free(placed);
-    pl_free(load);
+    pl_free_all(placed, load);
 }
 
 pl_status routing_split(pl_run *r, const float *params, const routing_origin *origin,
@@ -256,11 +254,6 @@ pl_status routing_split(pl_run *r, const float *params, const routing_origin *or
 done:
     for (int p = 0; p < n_paths; p++)
         pl_buf_destroy(&s.lists[p]);
-    pl_free(s.lists);
-    pl_free(s.parent);
-    pl_free(s.children);
-    pl_free(s.first_child);
-    pl_free(s.nats);
-    pl_free(s.tokens);
+    pl_free_all(s.lists, s.parent, s.children, s.first_child, s.nats, s.tokens);
     return status;
 }

@@ -16,6 +16,19 @@ char *run_file(const pl_run *r, const char *name, char out[PL_PATH_MAX])
     return pl_join(out, r->dir, name);
 }
 
+pl_status run_write_json(const pl_run *r, const char *name, pl_json *json, int indent,
+                         const char *end)
+{
+    char path[PL_PATH_MAX];
+    pl_buf text = {0};
+    pl_json_write(json, indent, &text);
+    pl_buf_printf(&text, "%s", end);
+    pl_status status = pl_replace_file(run_file(r, name, path), text.data, text.len);
+    pl_buf_destroy(&text);
+    pl_json_destroy(&json);
+    return status;
+}
+
 void say(const char *format, ...)
 {
     va_list arguments;
@@ -284,9 +297,8 @@ pl_status run_exists(const char *dir)
         return PL_OK;
     return pl_fail(
         PL_ERR_NOT_FOUND,
-        "there is no run in %s (no run.yaml, which `train` writes when it has "
-        "read the text); give --run FOLDER, or make one with `pathloom train "
-        "--out %s`",
+        "there is no run in %s (no run.yaml, which `train` writes when it has read the "
+        "text); give --run FOLDER, or make one with `pathloom train --out %s`",
         dir, dir);
 }
 

@@ -67,6 +67,9 @@ typedef struct pl_run {
 } pl_run;
 
 char *run_file(const pl_run *r, const char *name, char out[PL_PATH_MAX]);
+/* Writes a JSON value, and `end`, as a file of the run. Takes ownership of `json`. */
+pl_status run_write_json(const pl_run *r, const char *name, pl_json *json, int indent,
+                         const char *end);
 
 /* The run, the settings and the hub that a command line names. */
 typedef struct run_request {
@@ -132,7 +135,7 @@ int run_count_relays(const config *c);
 int run_workers_behind(const config *c, int relay);
 /* Finds the name of the file to which home i (from 0) of n homes writes its address:
  * "proc/home.address" if there is only one home. */
-void run_home_file(int i, int n, char out[64]);
+char *run_home_file(int i, int n, char out[64]);
 /* Finds the address at which the process `name` of the run must listen. `asked` is the
  * value of net.hub or net.home. */
 void run_listen_at(const char *dir, const char *asked, const char *name, bool encrypted,

@@ -59,10 +59,9 @@ pl_status run_copy_files(const char *from, const char *to)
     static const char *const folders[] = {"keys", "data"};
     char a[PL_PATH_MAX], b[PL_PATH_MAX];
     if (!pl_path_exists(pl_join(a, from, "run.yaml")))
-        return pl_fail(PL_ERR_NOT_FOUND,
-                       "%s has no run.yaml, so it is not the folder of "
-                       "a run with --job",
-                       from);
+        return pl_fail(
+            PL_ERR_NOT_FOUND,
+            "%s has no run.yaml, so it is not the folder of a run with --job", from);
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++)
         PL_CHECK(
             copy_folder(pl_join(a, from, folders[i]), pl_join(b, to, folders[i]), ""));

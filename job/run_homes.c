@@ -9,8 +9,6 @@
  * or `train` removes it. The number in run.yaml follows the exchange. */
 #include "job/job.h"
 
-#include <string.h>
-
 /* Opens each home for writing, which finishes a rollback that was interrupted: a home's
  * share of it would not be copied. */
 static pl_status end_rollbacks(const pl_run *r, const char *store, int n_old)

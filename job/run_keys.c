@@ -52,13 +52,12 @@ static pl_status check_own_keys(const char *dir)
         if ((e->role != PL_AS_REVOKED && !expired) || !is_needed)
             continue;
         pl_pubkey_format(&e->key, key);
-        status = pl_fail(
-            PL_ERR_NOPERM,
-            "%s, one of the job's own keys, was revoked or has expired, so the job "
-            "cannot start; allow it again with `pathloom key allow %s --run %s`, or "
-            "delete the folder %s/keys to get new keys, and invite the other machines "
-            "again",
-            e->name, key, dir, dir);
+        status = pl_fail(PL_ERR_NOPERM,
+                         "%s, one of the job's own keys, was revoked or has expired, "
+                         "so the job cannot start; allow it again with `pathloom key "
+                         "allow %s --run %s`, or delete the folder %s/keys to get new "
+                         "keys, and invite the other machines again",
+                         e->name, key, dir, dir);
     }
     pl_key_list_clear(&list);
     return status;

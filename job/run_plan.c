@@ -348,18 +348,14 @@ static pl_status say_changes(const pl_run *r)
              * paths. RUN/router.json has the documents of the newest existing chapter,
              * so they are known only for the first added chapter. */
             char path[PL_PATH_MAX];
-            pl_buf text = {0};
             pl_json *o = NULL;
-            bool known =
-                r->lengthened && chapter->begin == r->phases_before &&
-                pl_read_file(run_file(r, "router.json", path), &text) == PL_OK &&
-                pl_json_parse(pl_buf_text(&text), text.len, &o) == PL_OK;
+            bool known = r->lengthened && chapter->begin == r->phases_before &&
+                         pl_json_load(run_file(r, "router.json", path), &o) == PL_OK;
             const pl_json *list = known ? pl_json_get(o, "shard_documents") : NULL;
             known = list && pl_json_count(list) == (size_t)n_paths;
             for (int p = 0; known && p < n_paths; p++)
                 known = pl_json_int(pl_json_at(list, (size_t)p), &documents[p]);
             pl_json_destroy(&o);
-            pl_buf_destroy(&text);
             pl_chapter_name(i, arm);
             say("change   %s from phase %lld on: %d modules and %d paths become %d and "
                 "%d, %s parameters become %s",

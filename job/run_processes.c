@@ -31,12 +31,13 @@ void run_listen_at(const char *dir, const char *asked, const char *name, bool en
         pl_address_in_folder(pl_join(folder, dir, "proc/ipc"), name, out);
 }
 
-void run_home_file(int i, int n, char out[64])
+char *run_home_file(int i, int n, char out[64])
 {
     if (n == 1)
         snprintf(out, 64, "proc/home.address");
     else
         snprintf(out, 64, "proc/home-%d.address", i + 1);
+    return out;
 }
 
 char *run_job_file(const char *dir, char out[PL_PATH_MAX])
@@ -158,10 +159,9 @@ static pl_status check_arm_homes(void *context, const pl_object *object)
             PL_TRY(pl_fail(
                 PL_ERR_DAMAGED,
                 "home-%d is older than the other homes of the job, for example because "
-                "it alone was restored from a backup: %lld phases that %s has "
-                "finished are missing in %s; restore all homes from one "
-                "backup, or go back with `pathloom store rollback %s --to N` to a "
-                "version that all homes have",
+                "it alone was restored from a backup: %lld phases that %s has finished "
+                "are missing in %s; restore all homes from one backup, or go back with "
+                "`pathloom store rollback %s --to N` to a version that all homes have",
                 pl_home_of(paths[i].lost_in, c->n) + 1, (long long)paths[i].n_lost,
                 paths[i].path, paths[i].lost_in, arm.name));
 done:
@@ -404,10 +404,7 @@ static pl_status end_process(const char *address)
 {
     enum { RETRY_MS = 1000, LONGEST_MS = 10000 };
     pl_socket *socket = NULL;
-    pl_message q, a;
-    pl_message_init(&q, PL_MSG_STOP);
-    pl_message_init(&a, 0);
-    q.request = pl_wire_next_request();
+    pl_message q = {.type = PL_MSG_STOP, .request = pl_wire_next_request()}, a = {0};
     pl_status status = pl_wire_connect(address, &socket);
     if (status == PL_OK)
         status = pl_wire_ask(socket, &q, RETRY_MS, LONGEST_MS, &a);
@@ -447,10 +444,7 @@ void run_stop(pl_run *r, pl_status how)
 
 pl_status run_hub_status(pl_run *r, int timeout_ms, pl_json **out)
 {
-    pl_message q, a;
-    pl_message_init(&q, PL_MSG_STATUS);
-    q.request = pl_wire_next_request();
-    pl_message_init(&a, 0);
+    pl_message q = {.type = PL_MSG_STATUS, .request = pl_wire_next_request()}, a = {0};
     pl_status status = pl_wire_ask(r->hub, &q, 1000, timeout_ms, &a);
     if (status == PL_OK)
         status = pl_json_parse((const char *)a.data.data, a.data.len, out);
@@ -462,13 +456,10 @@ pl_status run_hub_status(pl_run *r, int timeout_ms, pl_json **out)
 /* ---- looking at a job ---- */
 pl_status run_hub_log(pl_run *r, uint64_t *offset, pl_buf *out, bool *more, bool *anew)
 {
-    pl_message q, a;
+    pl_message q = {.request = pl_wire_next_request()}, a = {0};
     pl_msg_log_is is;
     pl_status status = PL_OK;
     *more = *anew = false;
-    pl_message_init(&q, 0);
-    pl_message_init(&a, 0);
-    q.request = pl_wire_next_request();
     PL_SAY(&q, LOG, log, .offset = *offset);
     PL_TRY(pl_wire_ask(r->hub, &q, 1000, WATCH_MS, &a));
     PL_TRY(PL_HEAR(&a, log_is, &is));

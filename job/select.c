@@ -47,32 +47,21 @@ typedef struct found {
     size_t n_docs;
 } found;
 
-static void holdout_name(const pl_topology *t, const char *arm, int path,
-                         char out[PL_MODULE_NAME_MAX])
-{
-    char name[PL_NAME_MAX];
-    pl_topology_path_name(t, path, name);
-    snprintf(out, PL_MODULE_NAME_MAX, "holdout/%s/%s", arm, name);
-}
-
 /* ---- held-out documents ---- */
 pl_status select_put_holdouts(pl_run *r, const pl_arm *arm, const routing *g)
 {
     char object[PL_MODULE_NAME_MAX];
     pl_buf bytes = {0};
-    pl_hash blob;
     pl_status status = PL_OK;
     for (int p = 0; r->cfg.holdout > 0 && status == PL_OK && p < g->shards.n_paths;
          p++) {
         const size_t first = g->held_first[p], n = g->held_first[p + 1] - first;
         if (n == 0)
             continue;
-        holdout_name(g->topology, arm->name, p, object);
-        pl_buf_clear(&bytes);
+        stages_path_object("holdout", arm, g->topology, p, object);
         status = pl_tokens_subset(r->train, g->held + first, n, &bytes);
         if (status == PL_OK)
-            status =
-                pl_client_put_object(r->client, object, bytes.data, bytes.len, &blob);
+            status = stages_put_object(r, object, &bytes);
     }
     pl_buf_destroy(&bytes);
     return status;
@@ -85,8 +74,8 @@ pl_status select_copy_holdouts(pl_run *r, const pl_arm *before, const pl_topolog
     pl_hash blob;
     const int n_paths = r->cfg.holdout > 0 ? pl_topology_n_paths(t) : 0;
     for (int p = 0; p < n_paths; p++) {
-        holdout_name(from, before->name, p, was);
-        holdout_name(t, arm->name, p, object);
+        stages_path_object("holdout", before, from, p, was);
+        stages_path_object("holdout", arm, t, p, object);
         const pl_status status = stages_copy_object(r, was, object, &blob);
         PL_CHECK(status == PL_ERR_NOT_FOUND ? PL_OK : status); /* the path has none */
     }
@@ -159,11 +148,8 @@ static pl_status find_best(selection *s, int path, found *out)
     *out = (found){.phase = s->arm.inner.phases, .nats = NAN, .last_nats = NAN};
     /* reads the held-out documents of the path, a token file; it may have none */
     char object[PL_MODULE_NAME_MAX];
-    pl_hash blob;
-    holdout_name(s->topology, s->arm.name, path, object);
-    status = pl_client_get_object(s->r->client, object, &blob);
-    if (status == PL_OK)
-        status = pl_client_get_blob(s->r->client, object, &blob, &bytes);
+    stages_path_object("holdout", &s->arm, s->topology, path, object);
+    status = stages_read_object(s->r, object, &bytes);
     PL_TRY(status == PL_ERR_NOT_FOUND ? PL_OK : status);
     if (bytes.len > 0) {
         PL_TRY(pl_tokens_view(bytes.data, bytes.len, "held-out documents", &tokens));
@@ -194,8 +180,7 @@ static pl_status find_best(selection *s, int path, found *out)
     }
     PL_TRY(read_phase(s, path, out->phase));
 done:
-    pl_free(scores);
-    pl_free(docs);
+    pl_free_all(scores, docs);
     pl_tokens_close(&tokens);
     pl_buf_destroy(&bytes);
     return status;
@@ -255,8 +240,7 @@ pl_status stage_select(pl_run *r, const char *arm)
             snprintf(snapshot.note, sizeof snapshot.note, "no held-out documents");
         pl_snapshot_encode(&snapshot, &bytes);
         PL_TRY(pl_failpoint("select.tag.before"));
-        PL_TRY(pl_client_put_object(r->client, object, bytes.data, bytes.len, &blob));
-        pl_buf_clear(&bytes);
+        PL_TRY(stages_put_object(r, object, &bytes));
     }
     if (n_new > 0)
         say("select   %d of %d paths of %s have an earlier version that is better on "
@@ -266,8 +250,7 @@ done:
     pl_buf_destroy(&bytes);
     pl_scorer_destroy(&s.scorer);
     pl_free_aligned(s.params);
-    pl_free(s.at);
-    pl_free(s.phases);
+    pl_free_all(s.at, s.phases);
     pl_topology_destroy(&s.topology);
     pl_arm_clear(&s.arm);
     return status;

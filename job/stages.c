@@ -47,11 +47,10 @@ pl_status stage_data(pl_run *r)
     PL_CHECK(forgotten_blank(r, false));
     uint32_t n_docs = pl_tokens_n_docs(r->train);
     if ((uint32_t)pl_topology_n_paths(r->topology) > n_docs)
-        return pl_fail(
-            PL_ERR_CONFIG,
-            "there are %d paths but only %u training documents, and each path "
-            "needs one; give more text or fewer paths",
-            pl_topology_n_paths(r->topology), n_docs);
+        return pl_fail(PL_ERR_CONFIG,
+                       "there are %d paths but only %u training documents, and each "
+                       "path needs one; give more text or fewer paths",
+                       pl_topology_n_paths(r->topology), n_docs);
     /* If documents are dealt again (router.em), checks that at least as many documents
      * can be scored as there are paths. */
     config_chapter chapters[CONFIG_CHAPTERS_MAX];
@@ -76,14 +75,13 @@ pl_status stage_data(pl_run *r)
 pl_status stages_put_shard(pl_run *r, pl_arm *arm, const pl_topology *t, int path,
                            const uint32_t *docs, size_t n)
 {
-    char name[PL_NAME_MAX], object[PL_MODULE_NAME_MAX];
+    char object[PL_MODULE_NAME_MAX];
     pl_buf bytes = {0};
-    pl_topology_path_name(t, path, name);
-    snprintf(object, sizeof object, "shard/%s/%s", arm->name, name);
     pl_status status = pl_tokens_subset(r->train, docs, n, &bytes);
     if (status == PL_OK)
-        status = pl_client_put_object(r->client, object, bytes.data, bytes.len,
-                                      &arm->shards[path]);
+        status = pl_client_put_object(r->client,
+                                      stages_path_object("shard", arm, t, path, object),
+                                      bytes.data, bytes.len, &arm->shards[path]);
     /* The number of targets in one epoch of these documents. */
     double targets = 0;
     for (size_t i = 0; i < n; i++)
@@ -105,19 +103,43 @@ pl_status stages_put_shards(pl_run *r, pl_arm *arm, const routing *g)
     return select_put_holdouts(r, arm, g);
 }
 
-/* ---- arms ---- */
+/* ---- objects ---- */
+char *stages_path_object(const char *kind, const pl_arm *arm, const pl_topology *t,
+                         int path, char out[PL_MODULE_NAME_MAX])
+{
+    char name[PL_NAME_MAX];
+    pl_topology_path_name(t, path, name);
+    snprintf(out, PL_MODULE_NAME_MAX, "%s/%s/%s", kind, arm->name, name);
+    return out;
+}
+
+pl_status stages_read_object(const pl_run *r, const char *name, pl_buf *out)
+{
+    pl_hash blob;
+    PL_CHECK(pl_client_get_object(r->client, name, &blob));
+    return pl_client_get_blob(r->client, name, &blob, out);
+}
+
+pl_status stages_put_object(const pl_run *r, const char *name, pl_buf *bytes)
+{
+    pl_hash blob;
+    pl_status status =
+        pl_client_put_object(r->client, name, bytes->data, bytes->len, &blob);
+    pl_buf_destroy(bytes);
+    return status;
+}
+
 pl_status stages_copy_object(pl_run *r, const char *from, const char *to, pl_hash *blob)
 {
     pl_buf bytes = {0};
-    pl_status status;
-    PL_TRY(pl_client_get_object(r->client, from, blob));
-    PL_TRY(pl_client_get_blob(r->client, from, blob, &bytes));
-    PL_TRY(pl_client_put_object(r->client, to, bytes.data, bytes.len, blob));
-done:
+    pl_status status = stages_read_object(r, from, &bytes);
+    if (status == PL_OK)
+        status = pl_client_put_object(r->client, to, bytes.data, bytes.len, blob);
     pl_buf_destroy(&bytes);
     return status;
 }
 
+/* ---- arms ---- */
 pl_status stages_arm_exists(pl_run *r, const char *name, bool *exists)
 {
     pl_hash blob;
@@ -131,13 +153,10 @@ pl_status stages_arm_exists(pl_run *r, const char *name, bool *exists)
 pl_status stages_read_arm(pl_run *r, const char *name, pl_arm *arm)
 {
     char object[PL_MODULE_NAME_MAX];
-    pl_hash blob;
     pl_buf bytes = {0};
     memset(arm, 0, sizeof *arm);
     snprintf(object, sizeof object, "arm/%s", name);
-    pl_status status = pl_client_get_object(r->client, object, &blob);
-    if (status == PL_OK)
-        status = pl_client_get_blob(r->client, object, &blob, &bytes);
+    pl_status status = stages_read_object(r, object, &bytes);
     if (status == PL_OK)
         status = pl_arm_decode(bytes.data, bytes.len, arm);
     pl_buf_destroy(&bytes);
@@ -148,13 +167,9 @@ pl_status stages_put_arm(pl_run *r, const pl_arm *arm)
 {
     char name[PL_MODULE_NAME_MAX];
     pl_buf bytes = {0};
-    pl_hash blob;
     pl_arm_encode(arm, &bytes);
     snprintf(name, sizeof name, "arm/%s", arm->name);
-    pl_status status =
-        pl_client_put_object(r->client, name, bytes.data, bytes.len, &blob);
-    pl_buf_destroy(&bytes);
-    return status;
+    return stages_put_object(r, name, &bytes);
 }
 
 pl_status stages_publish_arm(pl_run *r, const pl_arm *arm, const pl_topology *t,
@@ -163,9 +178,8 @@ pl_status stages_publish_arm(pl_run *r, const pl_arm *arm, const pl_topology *t,
     char name[PL_MODULE_NAME_MAX];
     for (int m = 0; m < pl_topology_n_modules(t); m++) {
         const pl_slot *s = pl_topology_slot(t, pl_topology_module_slot(t, m));
-        pl_arm_module_name(arm, t, m, name);
-        PL_CHECK(pl_client_create_module(r->client, name, params + s->offset,
-                                         s->n_params, &r->hash));
+        PL_CHECK(pl_client_create_module(r->client, pl_arm_module_name(arm, t, m, name),
+                                         params + s->offset, s->n_params, &r->hash));
     }
     return stages_put_arm(r, arm);
 }
@@ -237,13 +251,27 @@ static pl_status begin_arm(pl_run *r, pl_arm *arm)
 }
 
 /* ---- versions ---- */
+static pl_status read_params(pl_run *r, const char *module, const pl_hash *params,
+                             const pl_slot *slot, float *out)
+{
+    pl_buf bytes = {0};
+    pl_status status = pl_client_get_blob(r->client, module, params, &bytes);
+    if (status == PL_OK && bytes.len != slot->n_params * sizeof *out)
+        status = pl_fail(PL_ERR_DAMAGED,
+                         "the parameters of %s have %zu bytes instead of %zu", module,
+                         bytes.len, (size_t)slot->n_params * sizeof *out);
+    if (status == PL_OK)
+        memcpy(out, bytes.data, bytes.len);
+    pl_buf_destroy(&bytes);
+    return status;
+}
+
 pl_status stages_read_version(pl_run *r, const char *module, uint64_t number,
                               const pl_slot *slot, float *out, pl_hash *params)
 {
     enum { MERGE_WAIT_MS = 120000, MERGE_POLL_MS = 50 };
     const int64_t until = pl_now_ms() + MERGE_WAIT_MS;
     pl_version_facts version;
-    pl_buf bytes = {0};
     pl_status status;
     for (;;) {
         status = pl_client_get_version(r->client, module, (int64_t)number, &version);
@@ -253,27 +281,16 @@ pl_status stages_read_version(pl_run *r, const char *module, uint64_t number,
         PL_CHECK(pl_launcher_tend(r->launcher));
         pl_sleep_ms(MERGE_POLL_MS);
     }
-    if (status == PL_OK)
-        status = pl_client_get_blob(r->client, module, &version.params, &bytes);
-    if (status == PL_OK && bytes.len != slot->n_params * sizeof *out)
-        status = pl_fail(PL_ERR_DAMAGED,
-                         "the parameters of %s have %zu bytes instead of %zu", module,
-                         bytes.len, (size_t)slot->n_params * sizeof *out);
-    if (status == PL_OK) {
-        memcpy(out, bytes.data, bytes.len);
-        *params = version.params;
-    }
-    pl_buf_destroy(&bytes);
-    return status;
+    PL_CHECK(status);
+    *params = version.params;
+    return read_params(r, module, &version.params, slot, out);
 }
 
-/* Reads the base model's final parameters from the homes, after the phases that the
- * stored arm has. */
+/* The last versions are those after the phases that the stored arm has. */
 pl_status stages_base_params(pl_run *r, float *params)
 {
     pl_arm arm;
     pl_topology *t = NULL;
-    pl_buf bytes = {0};
     pl_status status = stages_read_arm(r, "base", &arm);
     PL_TRY(status);
     PL_TRY(pl_topology_create(&arm.shape, &arm.spec, &t));
@@ -283,16 +300,9 @@ pl_status stages_base_params(pl_run *r, float *params)
         pl_version_facts last;
         pl_arm_module_name(&arm, t, pl_topology_module_of_path(t, s, 0), name);
         PL_TRY(pl_client_get_version(r->client, name, arm.inner.phases, &last));
-        pl_buf_clear(&bytes);
-        PL_TRY(pl_client_get_blob(r->client, name, &last.params, &bytes));
-        if (bytes.len != slot->n_params * sizeof(float))
-            PL_TRY(pl_fail(PL_ERR_DAMAGED,
-                           "the parameters of %s have %zu bytes instead of %zu", name,
-                           bytes.len, (size_t)slot->n_params * sizeof(float)));
-        memcpy(params + slot->offset, bytes.data, bytes.len);
+        PL_TRY(read_params(r, name, &last.params, slot, params + slot->offset));
     }
 done:
-    pl_buf_destroy(&bytes);
     pl_topology_destroy(&t);
     pl_arm_clear(&arm);
     return status;
@@ -399,8 +409,7 @@ pl_status stage_arms(pl_run *r)
     for (int c = 1; c < n_chapters; c++) {
         PL_CHECK(progress_wait(r, names, n, 1));
         PL_CHECK(stage_chapter(r, c, &chapters[c], names + 1, n - 1));
-        pl_chapter_name(c, chapter);
-        names[0] = chapter;
+        names[0] = pl_chapter_name(c, chapter);
     }
     PL_CHECK(progress_wait(r, names, n, n));
     return stage_select(r, names[0]);

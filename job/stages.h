@@ -3,6 +3,13 @@
 #include "job/routing.h"
 
 pl_status stages_arm_exists(pl_run *r, const char *name, bool *exists);
+/* Writes the name of a path's object, "KIND/ARM/p01". Returns `out`. */
+char *stages_path_object(const char *kind, const pl_arm *arm, const pl_topology *t,
+                         int path, char out[PL_MODULE_NAME_MAX]);
+/* Appends an object's bytes to `out`. ERR_NOT_FOUND: there is no such object. */
+pl_status stages_read_object(const pl_run *r, const char *name, pl_buf *out);
+/* Stores an object, and frees `bytes`. */
+pl_status stages_put_object(const pl_run *r, const char *name, pl_buf *bytes);
 /* Stores an object's bytes under a second name. ERR_NOT_FOUND: there is no `from`. */
 pl_status stages_copy_object(pl_run *r, const char *from, const char *to,
                              pl_hash *blob);

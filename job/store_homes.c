@@ -2,8 +2,6 @@
  * opens a part of the store, or asks the home that has locked the part (run.h). */
 #include "job/job.h"
 
-#include <string.h>
-
 enum { HOME_PATIENCE_MS = 10000 };
 
 /* Whether to try again to use the store. A home that starts locks the store before the
@@ -86,12 +84,11 @@ pl_status run_check_exchange(const char *folder)
     char path[PL_PATH_MAX];
     if (!pl_path_exists(pl_join(path, folder, "../forget/ready")))
         return PL_OK;
-    return pl_fail(
-        PL_ERR_BUSY,
-        "`pathloom forget` was interrupted before it replaced the store %s, and "
-        "everything that is written there now would be lost; run `pathloom forget` "
-        "or `pathloom train` again first",
-        folder);
+    return pl_fail(PL_ERR_BUSY,
+                   "`pathloom forget` was interrupted before it replaced the store %s, "
+                   "and everything that is written there now would be lost; run "
+                   "`pathloom forget` or `pathloom train` again first",
+                   folder);
 }
 
 pl_status run_keep_tag(const char *folder, pl_store *store, const char *object,

@@ -42,8 +42,7 @@ void text_router_close(text_router **router)
     if (!t)
         return;
     pl_path_chooser_close(&t->chooser);
-    pl_free(t->costs);
-    pl_free(t);
+    pl_free_all(t->costs, t);
     *router = NULL;
 }
 

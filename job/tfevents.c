@@ -3,8 +3,6 @@
  * few fields, so the bytes are written here without a library. */
 #include "job/tfevents.h"
 
-#include <string.h>
-
 /* HEAD: length of a record and its CRC; TAIL: CRC of the record's bytes */
 enum { HEAD = 12, TAIL = 4 };
 enum { WALL_TIME = 0x09, STEP = 0x10, FILE_VERSION = 0x1a, SUMMARY = 0x2a };

@@ -2,7 +2,6 @@
  * come or gone (worker_news.h). */
 #include "job/worker_news.h"
 
-#include <string.h>
 #include <time.h>
 
 /* A hub that has just started does not know yet which workers are connected. */

@@ -2,8 +2,6 @@
 #include "job/worker_times.h"
 #include "job/worker_news.h"
 
-#include <string.h>
-
 worker_times worker_times_now(pl_run *r)
 {
     worker_times s = {.at = pl_now()};
@@ -86,8 +84,6 @@ pl_status worker_times_report(pl_run *r, const worker_times *before)
         pl_json_destroy(&after.status);
         return PL_OK;
     }
-    char path[PL_PATH_MAX];
-    pl_buf text = {0};
     const double seconds = after.at - before->at;
     pl_json *o = pl_json_object(), *workers = pl_json_array();
     for (size_t i = 0; i < pl_json_count(workers_of(&after)); i++) {
@@ -108,12 +104,6 @@ pl_status worker_times_report(pl_run *r, const worker_times *before)
     }
     pl_json_set_real(o, "seconds", seconds);
     pl_json_set(o, "workers", workers);
-    pl_json_write(o, 2, &text);
-    pl_buf_printf(&text, "\n");
-    pl_status status =
-        pl_replace_file(run_file(r, "workers.json", path), text.data, text.len);
-    pl_buf_destroy(&text);
-    pl_json_destroy(&o);
     pl_json_destroy(&after.status);
-    return status;
+    return run_write_json(r, "workers.json", o, 2, "\n");
 }

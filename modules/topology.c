@@ -338,11 +338,12 @@ int pl_topology_path_place(const pl_topology *t, int module, int path)
 }
 
 /* ---- names ---- */
-void pl_topology_module_name(const pl_topology *t, int module, char out[PL_NAME_MAX])
+char *pl_topology_module_name(const pl_topology *t, int module, char out[PL_NAME_MAX])
 {
     int slot = pl_topology_module_slot(t, module);
     snprintf(out, PL_NAME_MAX, "%.24s.E%d", t->slots[slot].name,
              module - t->first_module[slot]);
+    return out;
 }
 
 /* Finds only the one valid spelling of each module's name, so "L1.E01" is not found. */
@@ -364,10 +365,11 @@ int pl_topology_find_module(const pl_topology *t, const char *name)
     return -1;
 }
 
-void pl_topology_path_name(const pl_topology *t, int path, char out[PL_NAME_MAX])
+char *pl_topology_path_name(const pl_topology *t, int path, char out[PL_NAME_MAX])
 {
     const pl_descent same = {.n_parents = 0};
     pl_topology_ancestor_path_name(t, &same, path, out);
+    return out;
 }
 
 int pl_topology_find_path(const pl_topology *t, const char *name)

@@ -100,8 +100,8 @@ int pl_topology_n_modules(const pl_topology *t);
 int pl_topology_module(const pl_topology *t, int slot, int expert);
 int pl_topology_module_of_path(const pl_topology *t, int slot, int path);
 int pl_topology_module_slot(const pl_topology *t, int module);
-void pl_topology_module_name(const pl_topology *t, int module,
-                             char out[PL_NAME_MAX]); /* "L1.E0" */
+char *pl_topology_module_name(const pl_topology *t, int module,
+                              char out[PL_NAME_MAX]); /* "L1.E0" */
 /* Finds a path by its name; -1 if there is none. */
 int pl_topology_find_path(const pl_topology *t, const char *name);
 /* Finds a module by its name; -1 if there is none. If a slot has only one module, the
@@ -109,7 +109,7 @@ int pl_topology_find_path(const pl_topology *t, const char *name);
 int pl_topology_find_module(const pl_topology *t, const char *name);
 /* Writes "p" and the path's expert at each level: "p01" with two levels, "p0" with one.
  */
-void pl_topology_path_name(const pl_topology *t, int path, char out[PL_NAME_MAX]);
+char *pl_topology_path_name(const pl_topology *t, int path, char out[PL_NAME_MAX]);
 
 /* The paths that use a module; each replica of these paths is a contributor of the
  * module. The four functions return the number of these paths, the n-th of them in

@@ -8,7 +8,6 @@
  * download only what is missing. Then all blobs go through the home for a while, so
  * that a service that hangs costs one wait, and not one per blob. */
 #include "net/client_internal.h"
-#include <string.h>
 
 enum {
     THREADS = 8,

@@ -1,6 +1,5 @@
 /* Finds the fence of a worker (fence.h). */
 #include "net/fence.h"
-#include <string.h>
 
 const pl_fence *pl_fence_find(const pl_fence *fences, size_t n, const char *name,
                               const pl_pubkey *key, bool own)

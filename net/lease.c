@@ -115,10 +115,9 @@ pl_status pl_lease_check_answer(const pl_lease_secret *key, const pl_message *qu
                       memcmp(body->data + len, proof.data, proof.len) == 0;
     pl_buf_destroy(&proof);
     return good ? PL_OK
-                : pl_fail(PL_ERR_PROTO,
-                          "an answer of a home was changed on its way, for example by "
-                          "a relay (connect to the home itself), or the home is of an "
-                          "older release");
+                : pl_fail(PL_ERR_PROTO, "an answer of a home was changed on its way, "
+                                        "for example by a relay (connect to the home "
+                                        "itself), or the home is of an older release");
 }
 
 void pl_lease_receipt(const pl_lease_secret *secret, const pl_lease *lease,

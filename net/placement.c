@@ -1,8 +1,6 @@
 /* Computes which home owns a name (placement.h). */
 #include "net/placement.h"
 
-#include <stdio.h>
-
 int pl_home_of(const char *name, int n_homes)
 {
     int home = 0;

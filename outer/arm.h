@@ -187,12 +187,12 @@ int pl_arm_chapter(const char *name);
  * the name contains no arm, or if the arm does not fit into `out`, writes "" to `out`
  * and returns the complete name. */
 const char *pl_arm_of_module(const char *module, char *out, size_t size);
-void pl_chapter_name(int chapter, char out[PL_ARM_NAME_MAX]);
+char *pl_chapter_name(int chapter, char out[PL_ARM_NAME_MAX]);
 /* Writes the arm in which paths score documents before this chapter: "score~1". */
-void pl_scoring_name(int chapter, char out[PL_ARM_NAME_MAX]);
+char *pl_scoring_name(int chapter, char out[PL_ARM_NAME_MAX]);
 /* Writes the name of the arm in which workers compute the routing features for this
  * chapter: "features~0" and so on. */
-void pl_features_name(int chapter, char out[PL_ARM_NAME_MAX]);
+char *pl_features_name(int chapter, char out[PL_ARM_NAME_MAX]);
 enum { PL_CHAPTERS_MAX = 1000 };
 
 /* Returns the size of the list of scores or features that a path of an arm with
@@ -231,7 +231,7 @@ pl_status pl_read_arm(pl_store *store, const char *name, pl_arm *arm,
                       pl_topology **topology);
 /* Writes the name of the mixture's newest chapter, which is used for serving. It is
  * "mix" if the mixture has only one chapter, or none yet. */
-void pl_newest_chapter(pl_store *store, char out[PL_ARM_NAME_MAX]);
+char *pl_newest_chapter(pl_store *store, char out[PL_ARM_NAME_MAX]);
 
 /* Writes the name of the module's parent in the previous chapter; "" if there is none.
  * A version of the parent, usually the last, is version 0 of this module. Both names
@@ -293,22 +293,22 @@ int pl_arm_contributors(const pl_topology *topology, int module);
 pl_method_settings pl_arm_method(const pl_arm *arm, const pl_topology *topology,
                                  int module);
 /* These two functions write "ARM/L1.E0" and "ARM/p01.r0". */
-void pl_arm_module_name(const pl_arm *arm, const pl_topology *t, int module,
-                        char out[96]);
-void pl_arm_path_name(const pl_arm *arm, const pl_topology *t, int path, int replica,
-                      char out[96]);
+char *pl_arm_module_name(const pl_arm *arm, const pl_topology *t, int module,
+                         char out[96]);
+char *pl_arm_path_name(const pl_arm *arm, const pl_topology *t, int path, int replica,
+                       char out[96]);
 /* pl_arm_before_name writes the name that this path and replica had in the previous
  * arm. (If several paths descend from the same path, they have the same name there.)
  * pl_arm_states_name writes the name of the object with the states with which the paths
  * of a continuing arm begin. */
-void pl_arm_before_name(const pl_arm *arm, const pl_topology *t, int path, int replica,
-                        char out[96]);
-void pl_arm_states_name(const pl_arm *arm, char out[96]);
+char *pl_arm_before_name(const pl_arm *arm, const pl_topology *t, int path, int replica,
+                         char out[96]);
+char *pl_arm_states_name(const pl_arm *arm, char out[96]);
 /* Writes the name of the object with the state of a path after `phase` phases:
  * "state/mix/p01.r0/3", which is at the home of its path. It exists with
  * store.keep_states, and for the phase of pl_phase_stays. */
 #define PL_KEPT_STATES "state/"
-void pl_kept_state_name(const char *path, int64_t phase, char out[96]);
+char *pl_kept_state_name(const char *path, int64_t phase, char out[96]);
 /* Returns the number of the random stream with which the sampler draws the samples of a
  * path. Each path has a different stream. */
 uint64_t pl_arm_stream(const pl_arm *arm, int path);

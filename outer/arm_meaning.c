@@ -169,38 +169,43 @@ pl_method_settings pl_arm_method(const pl_arm *arm, const pl_topology *topology,
     return m;
 }
 
-void pl_arm_module_name(const pl_arm *arm, const pl_topology *t, int module,
-                        char out[96])
+char *pl_arm_module_name(const pl_arm *arm, const pl_topology *t, int module,
+                         char out[96])
 {
     char name[PL_NAME_MAX];
     pl_topology_module_name(t, module, name);
     snprintf(out, 96, "%s/%s", arm->name, name);
+    return out;
 }
 
-void pl_arm_path_name(const pl_arm *arm, const pl_topology *t, int path, int replica,
-                      char out[96])
+char *pl_arm_path_name(const pl_arm *arm, const pl_topology *t, int path, int replica,
+                       char out[96])
 {
     char name[PL_NAME_MAX];
     pl_topology_path_name(t, path, name);
     snprintf(out, 96, "%s/%s.r%d", arm->name, name, replica);
+    return out;
 }
 
-void pl_arm_before_name(const pl_arm *arm, const pl_topology *t, int path, int replica,
-                        char out[96])
+char *pl_arm_before_name(const pl_arm *arm, const pl_topology *t, int path, int replica,
+                         char out[96])
 {
     char name[PL_NAME_MAX];
     pl_topology_ancestor_path_name(t, &arm->descent, path, name);
     snprintf(out, 96, "%s/%s.r%d", arm->before, name, replica);
+    return out;
 }
 
-void pl_arm_states_name(const pl_arm *arm, char out[96])
+char *pl_arm_states_name(const pl_arm *arm, char out[96])
 {
     snprintf(out, 96, "states/%s", arm->name);
+    return out;
 }
 
-void pl_kept_state_name(const char *path, int64_t phase, char out[96])
+char *pl_kept_state_name(const char *path, int64_t phase, char out[96])
 {
     snprintf(out, 96, PL_KEPT_STATES "%.60s/%lld", path, (long long)phase);
+    return out;
 }
 
 const char *pl_arm_of_module(const char *module, char *out, size_t size)

@@ -54,21 +54,19 @@ bool pl_draw_has(const pl_draw *draw, const pl_arm *arm, int path, int replica,
     return pl_audit_may(arm) && (double)(bits >> 11) * 0x1p-53 < draw->share;
 }
 
-void pl_draw_name(const pl_draw *draw, char out[PL_TEXT_MAX])
+char *pl_draw_name(const pl_draw *draw, char out[PL_TEXT_MAX])
 {
     char text[PL_HASH_TEXT];
-    pl_hash_format(&draw->hash, text);
-    snprintf(out, PL_TEXT_MAX, PL_DRAW_REFS "%.16s", text);
+    snprintf(out, PL_TEXT_MAX, PL_DRAW_REFS "%.16s", pl_hash_format(&draw->hash, text));
+    return out;
 }
 
 void pl_draw_write(const pl_draw *draw, pl_buf *out)
 {
     char text[PL_HASH_TEXT];
-    pl_hash_format(&draw->hash, text);
-    pl_buf_printf(out, "%s %.17g", text, draw->share);
-    pl_hash_format(&draw->secret, text);
+    pl_buf_printf(out, "%s %.17g", pl_hash_format(&draw->hash, text), draw->share);
     if (!pl_hash_none(&draw->secret))
-        pl_buf_printf(out, " %s", text);
+        pl_buf_printf(out, " %s", pl_hash_format(&draw->secret, text));
 }
 
 pl_status pl_draw_read(const char *text, pl_draw *out)
@@ -108,21 +106,21 @@ pl_status pl_dropped_read(const char *name, pl_dropped *out)
 }
 
 /* ---- as text ---- */
-void pl_audit_name(const pl_audit *audit, char out[PL_TEXT_MAX])
+char *pl_audit_name(const pl_audit *audit, char out[PL_TEXT_MAX])
 {
     char tries[24] = "";
     if (pl_verdict_drops(audit->verdict))
         snprintf(tries, sizeof tries, ".%lld", (long long)audit->tries);
     snprintf(out, PL_TEXT_MAX, PL_AUDIT_REFS "%.80s/%lld%s", audit->path,
              (long long)audit->phase, tries);
+    return out;
 }
 
 static void set_hash(pl_json *o, const char *key, const pl_hash *hash)
 {
     char text[PL_HASH_TEXT];
-    pl_hash_format(hash, text);
     if (!pl_hash_none(hash))
-        pl_json_set_text(o, key, text);
+        pl_json_set_text(o, key, pl_hash_format(hash, text));
 }
 
 void pl_audit_write(const pl_audit *audit, pl_buf *out)
@@ -157,8 +155,7 @@ void pl_audit_write(const pl_audit *audit, pl_buf *out)
         pl_json_set_text(one, "device", r->device);
         if (!pl_pubkey_none(&r->key)) {
             char key[PL_PUBKEY_TEXT];
-            pl_pubkey_format(&r->key, key);
-            pl_json_set_text(one, "key", key);
+            pl_json_set_text(one, "key", pl_pubkey_format(&r->key, key));
         }
         set_hash(one, "digest", &r->digest);
         pl_json_push(results, one);

@@ -88,7 +88,7 @@ const char *pl_verdict_name(pl_verdict verdict);
 bool pl_verdict_drops(pl_verdict verdict);
 
 /* Writes "audit/PATH/PHASE", with ".TRIES" if the results were dropped. */
-void pl_audit_name(const pl_audit *audit, char out[PL_TEXT_MAX]);
+char *pl_audit_name(const pl_audit *audit, char out[PL_TEXT_MAX]);
 void pl_audit_write(const pl_audit *audit, pl_buf *out);
 /* ERR_DATA: the text is not the row of an audit. */
 pl_status pl_audit_read(const char *text, pl_audit *out);
@@ -114,6 +114,6 @@ bool pl_draw_has(const pl_draw *draw, const pl_arm *arm, int path, int replica,
                  int64_t phase);
 /* The ref "draw/HASH" has the text "HASH SHARE", and after the end of the home's
  * process "HASH SHARE SECRET". pl_draw_write leaves out a secret that is not known. */
-void pl_draw_name(const pl_draw *draw, char out[PL_TEXT_MAX]);
+char *pl_draw_name(const pl_draw *draw, char out[PL_TEXT_MAX]);
 void pl_draw_write(const pl_draw *draw, pl_buf *out);
 pl_status pl_draw_read(const char *text, pl_draw *out);

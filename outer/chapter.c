@@ -16,15 +16,16 @@ int pl_arm_chapter(const char *name)
     return strcmp(name, again) == 0 ? chapter : -1;
 }
 
-void pl_chapter_name(int chapter, char out[PL_ARM_NAME_MAX])
+char *pl_chapter_name(int chapter, char out[PL_ARM_NAME_MAX])
 {
     if (chapter == 0)
         pl_copy_text(out, PL_ARM_NAME_MAX, "mix");
     else
         snprintf(out, PL_ARM_NAME_MAX, "mix~%d", chapter);
+    return out;
 }
 
-void pl_newest_chapter(pl_store *store, char out[PL_ARM_NAME_MAX])
+char *pl_newest_chapter(pl_store *store, char out[PL_ARM_NAME_MAX])
 {
     char next[PL_ARM_NAME_MAX], name[PL_MODULE_NAME_MAX];
     pl_object object;
@@ -33,19 +34,22 @@ void pl_newest_chapter(pl_store *store, char out[PL_ARM_NAME_MAX])
         pl_chapter_name(chapter, next);
         snprintf(name, sizeof name, "arm/%s", next);
         if (pl_store_get_object(store, name, &object) != PL_OK)
-            return;
+            return out;
         pl_copy_text(out, PL_ARM_NAME_MAX, next);
     }
+    return out;
 }
 
-void pl_scoring_name(int chapter, char out[PL_ARM_NAME_MAX])
+char *pl_scoring_name(int chapter, char out[PL_ARM_NAME_MAX])
 {
     snprintf(out, PL_ARM_NAME_MAX, "score~%d", chapter);
+    return out;
 }
 
-void pl_features_name(int chapter, char out[PL_ARM_NAME_MAX])
+char *pl_features_name(int chapter, char out[PL_ARM_NAME_MAX])
 {
     snprintf(out, PL_ARM_NAME_MAX, "features~%d", chapter);
+    return out;
 }
 
 /* Two consecutive chapters of the mixture. */

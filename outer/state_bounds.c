@@ -170,11 +170,10 @@ static pl_status check_tensor(const bounds *b, const pl_tensor *tensor, bool is_
                                 : check_adamw(b, m, v, old, n, frozen ? &ignored : s));
         }
         if (!good)
-            return pl_fail(
-                PL_ERR_DATA,
-                "the path's state has moments that no training can produce, in %s at "
-                "number %zu or one of the next %d",
-                tensor->name, first, BLOCK - 1);
+            return pl_fail(PL_ERR_DATA,
+                           "the path's state has moments that no training can produce, "
+                           "in %s at number %zu or one of the next %d",
+                           tensor->name, first, BLOCK - 1);
     }
     return PL_OK;
 }
@@ -436,8 +435,7 @@ static pl_status check_meeting(const slot_check *k)
         return PL_OK;
     return pl_fail(
         PL_ERR_DATA,
-        "the offer of %s in the path's state is not the update that the home "
-        "has",
+        "the offer of %s in the path's state is not the update that the home has",
         k->of->name);
 }
 

@@ -85,12 +85,13 @@ static pl_status place_in_tag(const pl_snapshot *tag, pl_path_module *m)
 }
 
 /* ---- which version ---- */
-void pl_best_tag(const pl_arm *arm, const pl_topology *t, int path,
-                 char out[PL_NAME_MAX])
+char *pl_best_tag(const pl_arm *arm, const pl_topology *t, int path,
+                  char out[PL_NAME_MAX])
 {
     char name[PL_NAME_MAX];
     pl_topology_path_name(t, path, name);
     snprintf(out, PL_NAME_MAX, "best-%s-%.24s", arm->name, name);
+    return out;
 }
 
 pl_status pl_name_path_modules(pl_store *store, const pl_arm *arm, const pl_topology *t,

@@ -88,8 +88,8 @@ PL_MUST_CHECK pl_status pl_read_path_modules(pl_store *store, const pl_topology 
                                              pl_path_module *modules, float *params);
 /* Makes the name of the tag for a path's best version, such as "best-mix-p01". If
  * train.holdout is above 0, `train` makes this tag when the arm has ended. */
-void pl_best_tag(const pl_arm *arm, const pl_topology *t, int path,
-                 char out[PL_NAME_MAX]);
+char *pl_best_tag(const pl_arm *arm, const pl_topology *t, int path,
+                  char out[PL_NAME_MAX]);
 /* Reads the parameters of a path in the versions that `which` asks for. */
 PL_MUST_CHECK pl_status pl_read_path_at(pl_store *store, const pl_arm *arm,
                                         const pl_topology *t, int path, pl_which which,

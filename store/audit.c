@@ -8,8 +8,6 @@
 #include "store/stores.h"
 #include "store/tally.h"
 #include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
 
 typedef struct audit {
     pl_store *store;
@@ -315,9 +313,8 @@ static void check_presence(audit *a, const tally *names, kv_family family,
         kv_unpin(&row.pin);
         if (row.found)
             continue;
-        pl_hash_format(&name, text);
-        problem(a, "%s %s is named %llu times but does not exist", kind, text,
-                (unsigned long long)count);
+        problem(a, "%s %s is named %llu times but does not exist", kind,
+                pl_hash_format(&name, text), (unsigned long long)count);
     }
 }
 

@@ -96,9 +96,8 @@ pl_status pl_admission_enrol(const char *list, const pl_pubkey *invite,
     if (status != PL_OK && !e.judged) {
         /* A client that enrols must not learn file names of this machine. */
         on_list(pl_last_error());
-        return pl_fail(PL_ERR_BUSY,
-                       "the hub cannot enrol a key now, because it cannot change its "
-                       "list of keys; its log says why");
+        return pl_fail(PL_ERR_BUSY, "the hub cannot enrol a key now, because it cannot "
+                                    "change its list of keys; its log says why");
     }
     PL_CHECK(status);
     *granted = e.granted;
@@ -135,12 +134,11 @@ pl_status pl_token_parse(const char *token, char hub[PL_ADDRESS_MAX],
         snprintf(hub, PL_ADDRESS_MAX, "tcp://%.180s#%.60s", copy + strlen(token_mark),
                  key);
     if (!is_whole || pl_address_parse(hub, &at) != PL_OK)
-        return pl_fail(
-            PL_ERR_USAGE,
-            "`%.24s...` is not a whole token; a token has the form "
-            "%sHOST:PORT.KEY.SECRET; copy all of the token that `pathloom key invite` "
-            "printed",
-            token, token_mark);
+        return pl_fail(PL_ERR_USAGE,
+                       "`%.24s...` is not a whole token; a token has the form "
+                       "%sHOST:PORT.KEY.SECRET; copy all of the token that `pathloom "
+                       "key invite` printed",
+                       token, token_mark);
     return pl_invite_keypair(secret, invite);
 }
 
@@ -148,12 +146,9 @@ pl_status pl_admission_join(const char *hub, const pl_keypair *invite,
                             const pl_pubkey *fresh, const char *name, char role[32])
 {
     pl_socket *socket = NULL;
-    pl_message q, a;
+    pl_message q = {.request = pl_wire_next_request()}, a = {0};
     pl_msg_enrolled is;
     pl_status status = PL_OK;
-    pl_message_init(&q, 0);
-    pl_message_init(&a, 0);
-    q.request = pl_wire_next_request();
     PL_SAY(&q, ENROL, enrol, .name = name, .key = fresh->bytes);
     PL_TRY(pl_wire_connect_as(hub, invite, &socket));
     PL_TRY(pl_wire_ask(socket, &q, ENROL_RETRY_MS, ENROL_MS, &a));

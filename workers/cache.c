@@ -26,8 +26,7 @@ static void drop(cache *c, entry **at)
     entry *victim = *at;
     *at = victim->next;
     c->bytes -= victim->bytes;
-    pl_free(victim->data);
-    pl_free(victim);
+    pl_free_all(victim->data, victim);
 }
 
 void cache_destroy(cache **c)

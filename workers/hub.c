@@ -20,6 +20,14 @@ pl_status hub_answer(hub *h, const pl_peer *peer, pl_message *a)
     return status == PL_ERR_NET || status == PL_ERR_ARG ? PL_OK : status;
 }
 
+pl_status hub_give_nothing(hub *h, hub_worker *w, pl_message *a)
+{
+    w->waiting = false;
+    w->given_token = 0;
+    a->request = w->answered = w->request;
+    return hub_answer(h, &w->peer, a);
+}
+
 void hub_free_held(hub *h, int worker)
 {
     hub_note_returned(h, worker, pl_now_ms());
@@ -147,7 +155,7 @@ static pl_status serve_worker(hub *h, int worker, int64_t now_ms, bool *search)
     plan_task task;
     /* workers on trial with the same key have at most one lease together */
     const bool may_take = (h->n_audits > 0 || *search || w->held_token != 0) &&
-                          !(hub_is_on_trial(h, w) && hub_n_held(h, w) > 0);
+                          !(hub_is_on_trial(h, w) && hub_n_held(h, w, true, false) > 0);
     hub_audit *audit =
         may_take && h->n_audits > 0 ? hub_find_audit(h, worker, now_ms) : NULL;
     if (audit) {
@@ -190,16 +198,11 @@ static pl_status serve_worker(hub *h, int worker, int64_t now_ms, bool *search)
 
 static pl_status say_no_work(hub *h, hub_worker *w)
 {
-    pl_message a;
+    pl_message a = {0};
     char text[HUB_WITHHELD_TEXT_MAX];
-    w->waiting = false;
-    w->answered = w->request;
-    w->given_token = 0;
-    pl_message_init(&a, 0);
-    a.request = w->request;
     PL_SAY(&a, NO_WORK, no_work, .retry_ms = 0,
            .text = hub_withheld_text(h, w, text)[0] ? text : NULL);
-    return hub_answer(h, &w->peer, &a);
+    return hub_give_nothing(h, w, &a);
 }
 
 /* Serves all waiting workers in the order in which they asked, but workers on trial
@@ -238,19 +241,40 @@ static pl_status serve_waiting(hub *h)
     return PL_OK;
 }
 
+/* What messages of workers about a task have in common. `path` is NULL if this hub does
+ * not know the task. */
+typedef struct report {
+    int worker;
+    plan_task task;
+    const plan_arm *arm;
+    plan_path *path;
+    int64_t phase;
+} report;
+
+static pl_status read_report(hub *h, const pl_peer *peer, const char *worker,
+                             int64_t phase, const char *task, report *out)
+{
+    *out = (report){.phase = phase, .worker = hub_find_worker(h, worker)};
+    if (out->worker < 0) /* for example because the hub has restarted */
+        return pl_fail(PL_ERR_STALE, "this hub does not know the worker; send HELLO");
+    PL_CHECK(hub_check_owner(&h->workers[out->worker], peer));
+    PL_CHECK(hub_hear_from(h, out->worker, peer));
+    if (plan_find_task(&h->tasks, task, &out->task)) {
+        out->arm = &h->tasks.arms[out->task.arm];
+        out->path = &out->arm->paths[out->task.index];
+    }
+    return PL_OK;
+}
+
 static pl_status on_task_req(hub *h, const pl_peer *peer, pl_message *m)
 {
+    report rep;
     pl_msg_task_req q;
     PL_CHECK(PL_HEAR(m, task_req, &q));
-    int index = hub_find_worker(h, q.name);
-    if (index < 0)
-        /* for example because the hub has restarted */
-        return pl_fail(PL_ERR_STALE, "this hub does not know the worker; send HELLO");
-    hub_worker *w = &h->workers[index];
-    PL_CHECK(hub_check_owner(w, peer));
-    PL_CHECK(hub_hear_from(h, index, peer));
-    w->held_token =
-        plan_find_task(&h->tasks, q.task ? q.task : "", &w->held) ? m->token : 0;
+    PL_CHECK(read_report(h, peer, q.name, q.phase, q.task ? q.task : "", &rep));
+    hub_worker *w = &h->workers[rep.worker];
+    w->held = rep.task;
+    w->held_token = rep.path ? m->token : 0;
     w->held_phase = q.phase;
     /* The hub has answered this question before, but the answer was lost or came too
      * late: the worker gets the same answer, unless the lease in it has ended. The
@@ -261,8 +285,8 @@ static pl_status on_task_req(hub *h, const pl_peer *peer, pl_message *m)
             w->given_token == 0
                 ? NULL
                 : plan_lease_of(&h->tasks.arms[w->given.arm].paths[w->given.index],
-                                w->given_token, index);
-        if (hub_audit_of(h, w->given_token, index) ||
+                                w->given_token, rep.worker);
+        if (hub_audit_of(h, w->given_token, rep.worker) ||
             (lease && lease->active && lease->phase == w->given_phase))
             return send_task(h, w);
         return say_no_work(h, w);
@@ -272,37 +296,9 @@ static pl_status on_task_req(hub *h, const pl_peer *peer, pl_message *m)
     if (!w->waiting)
         w->waiting_since_ms = w->asked_ms;
     if (!w->queued)
-        h->queue[h->n_queued++] = index;
+        h->queue[h->n_queued++] = rep.worker;
     w->waiting = w->queued = true;
     w->request = m->request;
-    return PL_OK;
-}
-
-/* The fields that the messages RENEW, DONE and RELEASE have in common. */
-typedef struct report {
-    int worker;
-    plan_path *path;
-    int64_t phase;
-} report;
-
-static const plan_arm *arm_of(const hub *h, const plan_path *path)
-{
-    const plan_arm *arm = h->tasks.arms;
-    while (path < arm->paths || path >= arm->paths + arm->n_tasks)
-        arm++;
-    return arm;
-}
-
-static pl_status read_report(hub *h, const pl_peer *peer, const char *worker,
-                             int64_t phase, const char *task, report *out)
-{
-    out->phase = phase;
-    out->worker = hub_find_worker(h, worker);
-    if (out->worker < 0)
-        return pl_fail(PL_ERR_STALE, "this hub does not know the worker; send HELLO");
-    PL_CHECK(hub_check_owner(&h->workers[out->worker], peer));
-    PL_CHECK(hub_hear_from(h, out->worker, peer));
-    out->path = plan_find_path(&h->tasks, task);
     return PL_OK;
 }
 
@@ -317,16 +313,13 @@ void hub_end_task(hub_worker *w, const plan_path *path)
 static bool shows_lease(hub *h, pl_bytes sealed, const report *rep, uint64_t token,
                         pl_lease *lease)
 {
-    plan_task task;
     if (!h->has_before || !sealed.at ||
-        !plan_find_task(&h->tasks, rep->path->name, &task) ||
         pl_lease_open(&h->secret_before, sealed.at, sealed.len, lease) != PL_OK)
         return false;
-    const plan_arm *arm = &h->tasks.arms[task.arm];
     const hub_worker *w = &h->workers[rep->worker];
-    return strcmp(lease->arm, arm->arm.name) == 0 &&
-           lease->path * pl_topology_n_replicas(arm->topology) + lease->replica ==
-               task.index &&
+    return strcmp(lease->arm, rep->arm->arm.name) == 0 &&
+           lease->path * pl_topology_n_replicas(rep->arm->topology) + lease->replica ==
+               rep->task.index &&
            lease->phase == rep->phase && lease->token == token &&
            strcmp(lease->worker, w->name) == 0 && pl_pubkey_equal(&lease->key, &w->key);
 }
@@ -347,7 +340,7 @@ static pl_status on_renew(hub *h, const pl_peer *peer, pl_message *m, pl_message
         audit->lease.deadline_ms = pl_now_ms() + h->options->ttl_ms;
     else if (!rep.path || (!plan_lease_of(rep.path, m->token, rep.worker) && !shows) ||
              !plan_renew(&h->tasks, rep.path, rep.phase, m->token, rep.worker,
-                         pl_now_ms(), hub_ttl_ms(h, arm_of(h, rep.path)))) {
+                         pl_now_ms(), hub_ttl_ms(h, rep.arm))) {
         /* This hub does not have the lease. It cannot decide while it lacks the state
          * of a home. And if the worker no longer trains the task and the homes have the
          * results, its DONE will come soon. */
@@ -375,11 +368,10 @@ static pl_status on_renew(hub *h, const pl_peer *peer, pl_message *m, pl_message
     return PL_OK;
 }
 
-static pl_status on_done(hub *h, const pl_peer *peer, pl_message *m, pl_message *a)
+static pl_status on_done(hub *h, const pl_peer *peer, pl_message *m)
 {
     enum { SECONDS_MAX = 1000000000 };
     report rep;
-    plan_task task;
     pl_msg_done q;
     PL_CHECK(PL_HEAR(m, done, &q));
     PL_CHECK(read_report(h, peer, q.name, q.phase, q.task, &rep));
@@ -390,8 +382,8 @@ static pl_status on_done(hub *h, const pl_peer *peer, pl_message *m, pl_message 
             return pl_fail(PL_ERR_DATA,
                            "a DONE reports %g seconds, but a time must be 0 to 1e9 s",
                            seconds[i]);
-    if (rep.path && plan_find_task(&h->tasks, rep.path->name, &task)) {
-        const pl_arm *arm = &h->tasks.arms[task.arm].arm;
+    if (rep.path) {
+        const pl_arm *arm = &rep.arm->arm;
         uint64_t most = pl_phase_samples(arm) * (uint64_t)arm->inner.context;
         if (q.work.n_tokens > most)
             return pl_fail(
@@ -419,7 +411,6 @@ static pl_status on_done(hub *h, const pl_peer *peer, pl_message *m, pl_message 
     if (audit)
         hub_note_done(h, w, rep.path, rep.phase, &audit->lease, q.work.seconds,
                       pl_now_ms());
-    a->type = PL_MSG_OK;
     if (w->held_token == m->token && w->held_phase == rep.phase)
         w->held_token = 0; /* the worker no longer holds this task */
     if (audit) {
@@ -432,14 +423,14 @@ static pl_status on_done(hub *h, const pl_peer *peer, pl_message *m, pl_message 
     return PL_OK;
 }
 
-static pl_status on_release(hub *h, const pl_peer *peer, pl_message *m, pl_message *a)
+static pl_status on_release(hub *h, const pl_peer *peer, pl_message *m)
 {
     report rep;
     pl_msg_release q;
     pl_reader r;
     pl_reader_open(&r, "release", m->body.data, m->body.len);
     if (pl_field_count(&r, PL_TAG_TASK) == 0)
-        return hub_leave(h, peer, m, a);
+        return hub_leave(h, peer, m);
     PL_CHECK(PL_HEAR(m, release, &q));
     PL_CHECK(read_report(h, peer, q.name, q.phase, q.task, &rep));
     if (q.status >= PL_STATUS_COUNT)
@@ -451,7 +442,6 @@ static pl_status on_release(hub *h, const pl_peer *peer, pl_message *m, pl_messa
         unreached && !hub_reaches_homes(h, pl_now_ms()) ? PL_OK : (pl_status)q.status;
     const char *text = q.text ? q.text : "";
     hub_end_task(&h->workers[rep.worker], rep.path);
-    a->type = PL_MSG_OK;
     hub_audit *audit = hub_audit_of(h, m->token, rep.worker);
     const bool fault = pl_is_machine_fault(why) || pl_is_unreached(why);
     const bool failed = why != PL_OK && !fault;
@@ -482,13 +472,12 @@ static pl_status on_release(hub *h, const pl_peer *peer, pl_message *m, pl_messa
     return PL_OK;
 }
 
-static pl_status on_offer(hub *h, const pl_peer *peer, pl_message *m, pl_message *a)
+static pl_status on_offer(hub *h, const pl_peer *peer, pl_message *m)
 {
     report rep;
     pl_msg_offer q;
     PL_CHECK(PL_HEAR(m, offer, &q));
     PL_CHECK(read_report(h, peer, q.name, q.phase, q.task, &rep));
-    a->type = PL_MSG_OK;
     /* mates of a path begin when its updates are offered, so the offer of a worker that
      * may never deliver does not count */
     if (rep.path && !hub_is_on_trial(h, &h->workers[rep.worker]))
@@ -498,9 +487,8 @@ static pl_status on_offer(hub *h, const pl_peer *peer, pl_message *m, pl_message
 
 pl_status hub_take(hub *h, const pl_peer *peer, pl_message *m)
 {
-    pl_message a;
+    pl_message a = {.type = PL_MSG_OK};
     pl_status status = PL_OK;
-    pl_message_init(&a, PL_MSG_OK);
     switch (m->type) {
     case PL_MSG_TASK_REQ:
         status = on_task_req(h, peer, m);
@@ -517,13 +505,13 @@ pl_status hub_take(hub *h, const pl_peer *peer, pl_message *m)
         status = on_renew(h, peer, m, &a);
         break;
     case PL_MSG_DONE:
-        status = on_done(h, peer, m, &a);
+        status = on_done(h, peer, m);
         break;
     case PL_MSG_OFFER:
-        status = on_offer(h, peer, m, &a);
+        status = on_offer(h, peer, m);
         break;
     case PL_MSG_RELEASE:
-        status = on_release(h, peer, m, &a);
+        status = on_release(h, peer, m);
         break;
     case PL_MSG_STATUS:
         a.type = PL_MSG_STATUS_IS;
@@ -533,7 +521,7 @@ pl_status hub_take(hub *h, const pl_peer *peer, pl_message *m)
         status = hub_log_lines(m, &a);
         break;
     case PL_MSG_DRAIN:
-        status = hub_drain(h, m, &a);
+        status = hub_drain(h, m);
         break;
     case PL_MSG_STOP:
         h->stopping = true;
@@ -584,12 +572,11 @@ pl_status pl_hub_run(const pl_hub_options *options)
     pl_socket *sockets[1 + PL_HOMES_MAX];
     bool ready[1 + PL_HOMES_MAX], more = false;
     pl_peer peer;
-    pl_message m;
-    hub h = {.options = options, .worker_names = pl_name_table_create()};
-    h.tasks.fits = hub_fits_new;
+    pl_message m = {0};
+    hub h = {.options = options,
+             .worker_names = pl_name_table_create(),
+             .tasks = {.fits = hub_fits_new, .audits = options->audits}};
     h.tasks.context = &h;
-    h.tasks.audits = options->audits;
-    pl_message_init(&m, 0);
     PL_TRY(pl_wire_bind(options->bind, &h.socket, bound));
     pl_keypair_create(&h.mates);
     pl_lease_secret_create(&h.secret);
@@ -631,8 +618,7 @@ done:
     hub_clear_audits(&h);
     plan_clear(&h.tasks);
     pl_name_table_destroy(&h.worker_names);
-    pl_free(h.workers);
-    pl_free(h.queue);
+    pl_free_all(h.workers, h.queue);
     pl_wire_close(&h.socket);
     return status;
 }

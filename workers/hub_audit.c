@@ -18,8 +18,7 @@
 
 enum { ASK_MS = 1000, ASKED_MAX = 10, FAILURES_MAX = 3, UNDECIDED_MAX = 3 };
 
-/* Returns NULL if this worker does not have the lease of an audit with this token: only
- * the worker with the lease may report the result. */
+/* Only the worker with the lease may report the result. */
 hub_audit *hub_audit_of(hub *h, uint64_t token, int worker)
 {
     for (size_t i = 0; token != 0 && i < h->n_audits; i++)
@@ -47,8 +46,7 @@ bool hub_is_audited(const hub *h, const hub_worker *w)
 
 static void clear_audit(hub_audit *a)
 {
-    pl_free(a->parts);
-    pl_free(a->made);
+    pl_free_all(a->parts, a->made);
     memset(a, 0, sizeof *a);
 }
 
@@ -56,8 +54,7 @@ void hub_clear_audits(hub *h)
 {
     for (size_t i = 0; i < h->n_audits; i++)
         clear_audit(&h->audits[i]);
-    pl_free(h->audits);
-    pl_free(h->fenced);
+    pl_free_all(h->audits, h->fenced);
     h->audits = NULL;
     h->fenced = NULL;
     h->n_audits = h->n_fenced = 0;
@@ -148,7 +145,7 @@ pl_status hub_hear_update(hub *h, pl_message *m)
 }
 
 /* ---- rows ---- */
-static void open_audit(hub *h, const pl_audit *row, plan_task task)
+static hub_audit *open_audit(hub *h, const pl_audit *row, plan_task task)
 {
     const plan_arm *arm = &h->tasks.arms[task.arm];
     const int path = task.index / pl_topology_n_replicas(arm->topology);
@@ -166,25 +163,15 @@ static void open_audit(hub *h, const pl_audit *row, plan_task task)
         int module = pl_topology_module_of_path(arm->topology, slot, path);
         a->parts[slot].sends = pl_round_of(&arm->contracts[module], row->phase) >= 0;
     }
-    hub_part *state = &a->parts[n_parts - 1];
-    *state = (hub_part){
+    a->parts[n_parts - 1] = (hub_part){
         .sends = true, .is_known = true, .hash = row->after, .from = row->results[0]};
     h->stirred = true;
+    return a;
 }
 
 bool hub_is_audit_record(pl_reader *r)
 {
     return pl_field_count(r, PL_TAG_AUDIT) > 0 || pl_field_count(r, PL_TAG_FENCED) > 0;
-}
-
-static hub_audit *find_row(hub *h, const pl_audit *row)
-{
-    for (size_t i = 0; i < h->n_audits; i++)
-        if (strcmp(h->audits[i].row.path, row->path) == 0 &&
-            h->audits[i].row.phase == row->phase &&
-            h->audits[i].row.tries == row->tries)
-            return &h->audits[i];
-    return NULL;
 }
 
 pl_status hub_take_audit_record(hub *h, int home, pl_reader *r)
@@ -199,14 +186,19 @@ pl_status hub_take_audit_record(hub *h, int home, pl_reader *r)
     PL_CHECK(pl_audit_read(said.row_text, &row));
     if (row.verdict != PL_VERDICT_OPEN)
         return PL_OK;
-    if (!find_row(h, &row)) {
-        if (!plan_find_task(&h->tasks, row.path, &task))
-            /* This hub does not know the arm yet. The home sends the row again in its
-             * next state. */
-            return PL_OK;
-        open_audit(h, &row, task);
+    /* If this hub does not know the arm yet, the home sends the row again in its next
+     * state. */
+    if (!plan_find_task(&h->tasks, row.path, &task))
+        return PL_OK;
+    hub_audit *a = NULL;
+    for (size_t i = 0; i < h->n_audits; i++) {
+        const pl_audit *at = &h->audits[i].row;
+        if (strcmp(at->path, row.path) == 0 && at->phase == row.phase &&
+            at->tries == row.tries)
+            a = &h->audits[i];
     }
-    hub_audit *a = find_row(h, &row);
+    if (!a)
+        a = open_audit(h, &row, task);
     a->listed = a->listed || h->in_state;
     a->home = home;
     return PL_OK;
@@ -266,35 +258,28 @@ void hub_hear_ok(hub *h, int home, uint64_t request)
         }
 }
 
-/* Tells the homes to drop what the task has sent. Sets *all if they have done it. */
-static pl_status tell_drop(hub *h, hub_audit *a, bool *all)
-{
-    *all = true;
-    for (int i = 0; i < h->n_homes; i++) {
-        if (a->dropped[i])
-            continue;
-        *all = false;
-        pl_message m = {.token = a->drop_token,
-                        .epoch = h->tasks.epoch,
-                        .request = pl_wire_next_request()};
-        a->drops[i] = m.request;
-        PL_SAY(&m, FENCE, fence, .name = a->row.path, .phase = a->row.phase,
-               .audit = 1);
-        PL_CHECK(hub_send_home(&h->homes[i], &m));
-    }
-    return PL_OK;
-}
-
+/* Tells the verdict. Before, all homes drop what the task has sent, if it does not
+ * count. */
 static pl_status tell_verdict(hub *h, hub_audit *a, int64_t now_ms)
 {
-    pl_message m = {.epoch = h->tasks.epoch};
     pl_buf text = {0};
     bool all = true;
     a->asked_ms = now_ms;
-    if (pl_verdict_drops(a->row.verdict))
-        PL_CHECK(tell_drop(h, a, &all));
+    for (int i = 0; pl_verdict_drops(a->row.verdict) && i < h->n_homes; i++) {
+        if (a->dropped[i])
+            continue;
+        all = false;
+        pl_message drop = {.token = a->drop_token,
+                           .epoch = h->tasks.epoch,
+                           .request = pl_wire_next_request()};
+        a->drops[i] = drop.request;
+        PL_SAY(&drop, FENCE, fence, .name = a->row.path, .phase = a->row.phase,
+               .audit = 1);
+        PL_CHECK(hub_send_home(&h->homes[i], &drop));
+    }
     if (!all)
         return PL_OK;
+    pl_message m = {.epoch = h->tasks.epoch};
     pl_audit_write(&a->row, &text);
     PL_SAY(&m, PUT_AUDIT, put_audit, .row_text = pl_buf_text(&text));
     pl_buf_destroy(&text);

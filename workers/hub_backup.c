@@ -131,39 +131,34 @@ static void find_slow_leases(hub *h, int64_t now_ms)
     h->n_slow = 0;
     h->slow_ms = now_ms;
     hub_look_at_fleet(h, now_ms);
-    for (int a = 0; a < h->tasks.n_arms; a++) {
-        const plan_arm *arm = &h->tasks.arms[a];
-        bool both = pl_phase_repeats(&arm->arm.outer);
-        for (int i = 0; i < arm->n_tasks; i++) {
-            const plan_path *path = &arm->paths[i];
-            const plan_lease *l = &path->lease;
-            if (!may_get_backup(h, arm, path, now_ms))
-                continue;
-            /* Nothing tells when such a lease will end. The first lease of a job is
-             * backed up at once; if there are several, their reports will soon tell
-             * which of them is slow. */
-            const bool may_last_for_ever =
-                is_said(path) || hub_is_late(arm, path, l, path->phase, now_ms) ||
-                (hub_is_on_trial(h, &h->workers[l->worker]) && arm->typical_s <= 0 &&
-                 (arm->n_leased == 1 || now_ms - l->granted_ms > SILENT_MS));
-            double n_tasks;
-            const double held_s =
-                hub_held_s(arm, path, l, path->phase, now_ms, &n_tasks);
-            const double left_s = !both ? held_s
-                                  : may_last_for_ever
-                                      ? for_ever_s + held_s
-                                      : hub_left_s(h, arm, path, l, now_ms);
-            int at = h->n_slow;
-            while (at > 0 && h->slow[at - 1].left_s < left_s)
-                at--;
-            if (at == HUB_SLOW_MAX)
-                continue;
-            if (h->n_slow < HUB_SLOW_MAX)
-                h->n_slow++;
-            memmove(&h->slow[at + 1], &h->slow[at],
-                    (size_t)(h->n_slow - 1 - at) * sizeof *h->slow);
-            h->slow[at] = (hub_slow){{a, i}, left_s};
-        }
+    for (plan_walk at = {.plan = &h->tasks}; plan_next(&at);) {
+        const plan_arm *arm = at.arm;
+        const plan_path *path = at.path;
+        const plan_lease *l = &path->lease;
+        if (!may_get_backup(h, arm, path, now_ms))
+            continue;
+        /* Nothing tells when such a lease will end. The first lease of a job is backed
+         * up at once; if there are several, their reports will soon tell which of them
+         * is slow. */
+        const bool may_last_for_ever =
+            is_said(path) || hub_is_late(arm, path, l, path->phase, now_ms) ||
+            (hub_is_on_trial(h, &h->workers[l->worker]) && arm->typical_s <= 0 &&
+             (arm->n_leased == 1 || now_ms - l->granted_ms > SILENT_MS));
+        double n_tasks;
+        const double held_s = hub_held_s(arm, path, l, path->phase, now_ms, &n_tasks);
+        const double left_s = !pl_phase_repeats(&arm->arm.outer) ? held_s
+                              : may_last_for_ever                ? for_ever_s + held_s
+                                                  : hub_left_s(h, arm, path, l, now_ms);
+        int place = h->n_slow;
+        while (place > 0 && h->slow[place - 1].left_s < left_s)
+            place--;
+        if (place == HUB_SLOW_MAX)
+            continue;
+        if (h->n_slow < HUB_SLOW_MAX)
+            h->n_slow++;
+        memmove(&h->slow[place + 1], &h->slow[place],
+                (size_t)(h->n_slow - 1 - place) * sizeof *h->slow);
+        h->slow[place] = (hub_slow){at.task, left_s};
     }
 }
 
@@ -185,19 +180,6 @@ static bool may_do(const hub *h, int worker, const plan_arm *arm, const plan_pat
     if (hub_is_on_trial(h, other) || late)
         return !hub_is_on_trial(h, own) || (!arm->is_measured && same_kind);
     return same_kind;
-}
-
-/* Whether neither this worker nor another one with its key has a lease or a backup. */
-static bool is_free(const hub *h, const hub_worker *w)
-{
-    bool backs_up = false;
-    for (int a = 0; a < h->tasks.n_arms; a++)
-        for (int i = 0; i < h->tasks.arms[a].n_tasks; i++) {
-            const plan_lease *l = &h->tasks.arms[a].paths[i].backup;
-            backs_up =
-                backs_up || (l->active && hub_same_holder(&h->workers[l->worker], w));
-        }
-    return !backs_up && hub_n_held(h, w) == 0;
 }
 
 bool hub_find_backup(hub *h, int worker, int64_t now_ms, plan_task *out)
@@ -222,7 +204,7 @@ bool hub_find_backup(hub *h, int worker, int64_t now_ms, plan_task *out)
         double own_s = hub_task_s(w, &arm->arm);
         const bool probes = own_s <= 0 && both && !doubtful && !late &&
                             w->n_probes < PROBES_MAX && w->peer.role == PL_AS_WORKER &&
-                            is_free(h, w);
+                            hub_n_held(h, w, true, true) == 0;
         if (own_s <= 0)
             own_s = arm->typical_s > 0 ? arm->typical_s : hub_usual_s(arm);
         own_s *= (double)(1 + plan_repeats(path, worker));

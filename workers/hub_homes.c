@@ -109,27 +109,24 @@ pl_status hub_fence(hub *h, plan_path *path)
 static pl_status fence_all(hub *h, hub_home *home)
 {
     int n = 0;
-    for (int a = 0; home->fence_next >= 0 && a < h->tasks.n_arms; a++)
-        for (int i = 0; i < h->tasks.arms[a].n_tasks; i++) {
-            const plan_path *path = &h->tasks.arms[a].paths[i];
-            if (n++ < home->fence_next ||
-                (path->granted == 0 && !must_confirm(h, &h->tasks.arms[a])))
-                continue;
-            pl_status status = fence_at(h, home, path);
-            if (status != PL_OK)
-                return status == PL_ERR_NET ? PL_OK : status;
-            home->fence_next = n;
-        }
+    for (plan_walk at = {.plan = &h->tasks}; home->fence_next >= 0 && plan_next(&at);) {
+        if (n++ < home->fence_next ||
+            (at.path->granted == 0 && !must_confirm(h, at.arm)))
+            continue;
+        pl_status status = fence_at(h, home, at.path);
+        if (status != PL_OK)
+            return status == PL_ERR_NET ? PL_OK : status;
+        home->fence_next = n;
+    }
     home->fence_next = -1;
     return PL_OK;
 }
 
 pl_status hub_tell_ended_leases(hub *h)
 {
-    for (int a = 0; a < h->tasks.n_arms; a++)
-        for (int i = 0; i < h->tasks.arms[a].n_tasks; i++)
-            if (h->tasks.arms[a].paths[i].is_untold)
-                PL_CHECK(hub_fence(h, &h->tasks.arms[a].paths[i]));
+    for (plan_walk at = {.plan = &h->tasks}; plan_next(&at);)
+        if (at.path->is_untold)
+            PL_CHECK(hub_fence(h, at.path));
     return PL_OK;
 }
 
@@ -467,7 +464,6 @@ pl_status hub_take_home(hub *h, int index, pl_message *m, int64_t now_ms)
     case PL_MSG_STATUS_IS: /* only for answers to `pathloom status` */
         pl_buf_clear(&home->status);
         pl_buf_append(&home->status, m->data.data, m->data.len);
-        home->status_ms = pl_now_ms();
         break;
     default:
         break;
@@ -482,9 +478,8 @@ pl_status hub_take_home(hub *h, int index, pl_message *m, int64_t now_ms)
 pl_status hub_hear_home(hub *h, int index, int64_t now_ms)
 {
     const hub_home *home = &h->homes[index];
-    pl_message m;
+    pl_message m = {0};
     pl_status status;
-    pl_message_init(&m, 0);
     while ((status = pl_wire_recv(home->socket, NULL, &m)) == PL_OK)
         PL_CHECK(hub_take_home(h, index, &m, now_ms));
     pl_message_destroy(&m);

@@ -157,7 +157,7 @@ typedef struct hub_worker {
     bool own_key;
     bool had_task; /* whether at least one task was leased to this worker */
     /* whether a worker with this key has delivered a task, and no lease of such a
-     * worker was lost since then (hub_same_holder) */
+     * worker was lost since then */
     bool delivers;
     /* the newest token when the worker was put on trial: the loss of an older lease is
      * no failure */
@@ -257,7 +257,6 @@ typedef struct hub_home {
     /* number of arms in the state whose definitions have not arrived yet */
     int unknown_arms;
     pl_buf status; /* the home's newest STATUS_IS, JSON */
-    int64_t status_ms;
 } hub_home;
 
 typedef struct hub {
@@ -338,6 +337,8 @@ void hub_free_held(hub *h, int worker);
 void hub_dismiss_finished(hub *h);
 /* Sends an answer; takes ownership of the message's body. */
 pl_status hub_answer(hub *h, const pl_peer *peer, pl_message *a);
+/* Answers the worker's open question without giving it a task. */
+pl_status hub_give_nothing(hub *h, hub_worker *w, pl_message *a);
 /* Notes that the worker has stopped training this path's task. A worker may train one
  * task while it sends another. */
 void hub_end_task(hub_worker *w, const plan_path *path);
@@ -348,9 +349,9 @@ pl_status hub_hello(hub *h, const pl_peer *peer, pl_message *m, pl_message *a);
 /* Notes a message of a worker. ERR_STALE: the worker must send HELLO first. */
 pl_status hub_hear_from(hub *h, int worker, const pl_peer *peer);
 /* Handles the message with which a worker leaves. */
-pl_status hub_leave(hub *h, const pl_peer *peer, pl_message *m, pl_message *a);
+pl_status hub_leave(hub *h, const pl_peer *peer, pl_message *m);
 /* Handles DRAIN: the worker gets no new task. */
-pl_status hub_drain(hub *h, pl_message *m, pl_message *a);
+pl_status hub_drain(hub *h, pl_message *m);
 pl_status hub_let_go(hub *h, int worker);
 
 /* hub_names.c */
@@ -366,14 +367,11 @@ pl_status hub_know_worker(hub *h, const char *name, const pl_peer *peer, int *ou
  * new key and its name to the list of keys. Such a client may ask nothing else. */
 pl_status hub_enrol(hub *h, const pl_peer *peer, pl_message *m, pl_message *a);
 pl_status hub_check_owner(const hub_worker *w, const pl_peer *peer);
-/* Whether both are the same worker, or have the same key, which is not one of the job's
- * own keys. */
-bool hub_same_holder(const hub_worker *a, const hub_worker *b);
 /* Whether the worker is on trial (hub_names.c). */
 bool hub_is_on_trial(const hub *h, const hub_worker *w);
-/* Returns the number of leases of this worker and of all workers with the same key
- * (hub_same_holder). */
-int hub_n_held(const hub *h, const hub_worker *w);
+/* Returns how many tasks and audits this worker has; with by_key also those of all
+ * workers with the same key (same_holder), with `backups` also backups. */
+int hub_n_held(const hub *h, const hub_worker *w, bool by_key, bool backups);
 /* Whether this worker has any lease: of a task, of a backup or of an audit. */
 bool hub_holds_lease(const hub *h, int worker);
 /* Notes that the worker lost the lease `token` without a usable result. `hub` points to

@@ -52,18 +52,16 @@ pl_status hub_hello(hub *h, const pl_peer *peer, pl_message *m, pl_message *a)
             "differ, so install %.*s.x on both machines",
             q.name, q.release, PL_VERSION, (int)series_of(PL_VERSION), PL_VERSION);
     if (worker->replaced != 0 && q.pid == worker->replaced)
-        return pl_fail(
-            PL_ERR_NOPERM,
-            "another process with the same key has joined as %s, so this one "
-            "ends; give each worker a key of its own (`pathloom key invite`) "
-            "or a different --name",
-            q.name);
+        return pl_fail(PL_ERR_NOPERM,
+                       "another process with the same key has joined as %s, so this "
+                       "one ends; give each worker a key of its own (`pathloom key "
+                       "invite`) or a different --name",
+                       q.name);
     if (worker->pid == q.pid && strcmp(worker->device, q.device) != 0)
-        return pl_fail(
-            PL_ERR_NOPERM,
-            "worker %s runs on %s already, and a running worker cannot change "
-            "its device; start the worker again",
-            q.name, worker->device);
+        return pl_fail(PL_ERR_NOPERM,
+                       "worker %s runs on %s already, and a running worker cannot "
+                       "change its device; start the worker again",
+                       q.name, worker->device);
     bool is_news = worker->pid != q.pid || worker->left || !worker->device[0];
     note_peer(worker, peer);
     if (worker->pid != q.pid) { /* a new process: end the leases of the old one */
@@ -96,12 +94,11 @@ pl_status hub_hello(hub *h, const pl_peer *peer, pl_message *m, pl_message *a)
 /* Handles the message with which a worker leaves. Ends the worker's open question and
  * its leases at once, so that other workers need not wait until the leases expire. Has
  * no effect if a new process (pid) of the same worker is already connected. */
-pl_status hub_leave(hub *h, const pl_peer *peer, pl_message *m, pl_message *a)
+pl_status hub_leave(hub *h, const pl_peer *peer, pl_message *m)
 {
     pl_msg_leave q;
     PL_CHECK(PL_HEAR(m, leave, &q));
     int w = hub_find_worker(h, q.name);
-    a->type = PL_MSG_OK;
     if (w < 0 || h->workers[w].pid != q.pid)
         return PL_OK;
     PL_CHECK(hub_check_owner(&h->workers[w], peer));
@@ -112,26 +109,23 @@ pl_status hub_leave(hub *h, const pl_peer *peer, pl_message *m, pl_message *a)
     return PL_OK;
 }
 
-pl_status hub_drain(hub *h, pl_message *m, pl_message *a)
+pl_status hub_drain(hub *h, pl_message *m)
 {
     pl_msg_drain q;
     PL_CHECK(PL_HEAR(m, drain, &q));
     const int w = hub_find_worker(h, q.name);
     if (w < 0 || hub_is_away(h, &h->workers[w], pl_now_ms()))
-        return pl_fail(
-            PL_ERR_NOT_FOUND,
-            "no worker with the name %s is connected; `pathloom status` lists "
-            "the workers",
-            q.name);
+        return pl_fail(PL_ERR_NOT_FOUND,
+                       "no worker with the name %s is connected; `pathloom status` "
+                       "lists the workers",
+                       q.name);
     if (h->workers[w].own_key && pl_key_name_is_jobs(q.name))
-        return pl_fail(
-            PL_ERR_USAGE,
-            "`train` starts %s again when it ends; to have fewer workers here, "
-            "stop the job and continue it with a lower --workers",
-            q.name);
+        return pl_fail(PL_ERR_USAGE,
+                       "`train` starts %s again when it ends; to have fewer workers "
+                       "here, stop the job and continue it with a lower --workers",
+                       q.name);
     h->workers[w].drains = true;
     pl_log(PL_LOG_INFO, "worker.draining", "worker=%s", q.name);
-    a->type = PL_MSG_OK;
     return PL_OK;
 }
 
@@ -139,14 +133,10 @@ pl_status hub_drain(hub *h, pl_message *m, pl_message *a)
 pl_status hub_let_go(hub *h, int worker)
 {
     hub_worker *w = &h->workers[worker];
-    pl_message a;
+    pl_message a = {0};
     if (!w->waiting || hub_holds_lease(h, worker))
         return PL_OK;
-    w->waiting = false;
-    w->answered = w->request;
-    w->given_token = 0;
-    pl_message_init(&a, 0);
     pl_wire_error(&a, w->request, PL_ERR_CANCELLED,
                   "the operator has removed this worker (`pathloom drain`)");
-    return hub_answer(h, &w->peer, &a);
+    return hub_give_nothing(h, w, &a);
 }

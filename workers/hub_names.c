@@ -51,7 +51,9 @@ int hub_find_maker(const hub *h, const char *name, const pl_pubkey *key)
     return is_it ? found : -1;
 }
 
-bool hub_same_holder(const hub_worker *a, const hub_worker *b)
+/* Whether both are the same worker, or have the same key, which is not one of the job's
+ * own keys. */
+static bool same_holder(const hub_worker *a, const hub_worker *b)
 {
     return a == b || (!a->own_key && !b->own_key && pl_pubkey_equal(&a->key, &b->key));
 }
@@ -80,13 +82,12 @@ static pl_status place_worker(hub *h, const hub_worker *fresh, int *out)
         }
     }
     char text[PL_PUBKEY_TEXT];
-    pl_pubkey_format(&fresh->key, text);
     if (crowded)
         return pl_fail(
             PL_ERR_NOPERM,
             "the key %s already has %d workers, the most that one key may have, so %s "
             "cannot join with it; create another key with `pathloom key invite`",
-            text, NAMES_PER_KEY, fresh->name);
+            pl_pubkey_format(&fresh->key, text), NAMES_PER_KEY, fresh->name);
     if (full)
         return pl_fail(PL_ERR_BUSY,
                        "this hub already has %d workers, the most that it can have",
@@ -111,19 +112,17 @@ static pl_status check_reserved(const char *name, const pl_peer *peer)
                        "different --name",
                        name);
     if (!peer->own && pl_key_name_is_jobs(name))
-        return pl_fail(
-            PL_ERR_NOPERM,
-            "the name %s is reserved for the job's own workers; start this worker with "
-            "a different --name",
-            name);
+        return pl_fail(PL_ERR_NOPERM,
+                       "the name %s is reserved for the job's own workers; start this "
+                       "worker with a different --name",
+                       name);
     if (peer->own || !pl_gate_key_named(name, &owner) ||
         pl_pubkey_equal(&owner, &peer->key))
         return PL_OK;
-    return pl_fail(
-        PL_ERR_NOPERM,
-        "the list of keys gives the name %s to another key; start this worker with a "
-        "different --name",
-        name);
+    return pl_fail(PL_ERR_NOPERM,
+                   "the list of keys gives the name %s to another key; start this "
+                   "worker with a different --name",
+                   name);
 }
 
 static bool list_gives(const char *name, const pl_pubkey *key)
@@ -181,7 +180,7 @@ pl_status hub_know_worker(hub *h, const char *name, const pl_peer *peer, int *ou
     pl_name_table_put(h->worker_names, name, *out);
     /* the new worker gets the failures, bars and `delivers` of workers with its key */
     for (int i = 0; i < h->n_workers; i++)
-        if (i != *out && hub_same_holder(&h->workers[i], &h->workers[*out])) {
+        if (i != *out && same_holder(&h->workers[i], &h->workers[*out])) {
             h->workers[*out].n_failures = h->workers[i].n_failures;
             h->workers[*out].n_bars = h->workers[i].n_bars;
             h->workers[*out].barred_until_ms = h->workers[i].barred_until_ms;
@@ -224,22 +223,20 @@ pl_status hub_enrol(hub *h, const pl_peer *peer, pl_message *m, pl_message *a)
     const int w = hub_find_worker(h, q.name);
     if (w >= 0 && keeps_name(&h->workers[w]) && !pl_gate_key_named(q.name, &owner) &&
         !pl_pubkey_equal(&h->workers[w].key, &fresh))
-        return pl_fail(
-            PL_ERR_EXISTS,
-            "a worker with another key uses the name %s; choose a different name "
-            "with --name",
-            q.name);
+        return pl_fail(PL_ERR_EXISTS,
+                       "a worker with another key uses the name %s; choose a different "
+                       "name with --name",
+                       q.name);
     PL_CHECK(pl_admission_enrol(h->options->keys, &peer->key, &fresh, q.name, &role));
-    pl_pubkey_format(&fresh, text);
     if (pl_log_may(peer->own))
-        pl_log(PL_LOG_INFO, "key.enrolled", "key=%s name=%s role=%s", text, q.name,
-               pl_key_role_name(role));
+        pl_log(PL_LOG_INFO, "key.enrolled", "key=%s name=%s role=%s",
+               pl_pubkey_format(&fresh, text), q.name, pl_key_role_name(role));
     PL_SAY(a, ENROLLED, enrolled, .role = pl_key_role_name(role));
     return PL_OK;
 }
 
 /* ---- failures ---- */
-/* Bars all workers with the key of this one (hub_same_holder): they get no task for
+/* Bars all workers with the key of this one (same_holder): they get no task for
  * first_ms, and each time for twice as long. */
 static void bar_workers(hub *h, int worker, int64_t first_ms, const char *text)
 {
@@ -250,7 +247,7 @@ static void bar_workers(hub *h, int worker, int64_t first_ms, const char *text)
            of->name, (long long)ms / 1000, text);
     for (int i = 0; i < h->n_workers; i++) {
         hub_worker *w = &h->workers[i];
-        if (!hub_same_holder(w, of))
+        if (!same_holder(w, of))
             continue;
         w->barred_until_ms = pl_now_ms() + ms;
         w->n_failures = 0;
@@ -266,13 +263,13 @@ void hub_note_fault(hub *h, int worker, const char *text)
 }
 
 /* Counts a failure of a worker. The failure counts for all workers with the same key
- * (hub_same_holder). After FAILURES_MAX failures in a row, bars these workers. */
+ * (same_holder). After FAILURES_MAX failures in a row, bars these workers. */
 static void count_failure(hub *h, int worker, const char *text)
 {
     const hub_worker *of = &h->workers[worker];
     int n = of->n_failures + 1;
     for (int i = 0; i < h->n_workers; i++)
-        if (hub_same_holder(&h->workers[i], of)) {
+        if (same_holder(&h->workers[i], of)) {
             h->workers[i].n_failures = n;
             pl_copy_text(h->workers[i].failure, sizeof h->workers[i].failure, text);
         }
@@ -285,17 +282,16 @@ static void count_failure(hub *h, int worker, const char *text)
 static pl_status drop_useless_state(hub *h, plan_path *path, const char *text)
 {
     const int maker = hub_find_maker(h, path->state_of, &path->state_key);
-    pl_log(
-        PL_LOG_WARN, "state.dropped",
-        "task=%s phase=%lld worker=%s reason=\"no worker can continue from the state "
-        "that it left: %s\"",
-        path->name, (long long)path->phase, path->state_of, text);
+    pl_log(PL_LOG_WARN, "state.dropped",
+           "task=%s phase=%lld worker=%s reason=\"no worker can continue from the "
+           "state that it left: %s\"",
+           path->name, (long long)path->phase, path->state_of, text);
     if (maker >= 0)
         hub_note_lost(h, maker, UINT64_MAX);
     /* the state caused the failures, not the workers */
     for (int i = 0; i < h->n_workers; i++)
         for (int k = 0; k < path->n_failed_by; k++)
-            if (hub_same_holder(&h->workers[i], &h->workers[path->failed_by[k]])) {
+            if (same_holder(&h->workers[i], &h->workers[path->failed_by[k]])) {
                 h->workers[i].n_failures = 0;
                 h->workers[i].barred_until_ms = 0;
             }
@@ -309,8 +305,8 @@ pl_status hub_note_failure(hub *h, plan_path *path, int worker, pl_status why,
     const int64_t now = pl_now_ms();
     bool known = false, own_is_there = false, several = false;
     for (int i = 0; i < path->n_failed_by; i++)
-        known = known ||
-                hub_same_holder(&h->workers[path->failed_by[i]], &h->workers[worker]);
+        known =
+            known || same_holder(&h->workers[path->failed_by[i]], &h->workers[worker]);
     if (!known && path->n_failed_by < PLAN_FAILED_MAX)
         path->failed_by[path->n_failed_by++] = worker;
     path->own_failures += h->workers[worker].own_key;
@@ -318,8 +314,8 @@ pl_status hub_note_failure(hub *h, plan_path *path, int worker, pl_status why,
         own_is_there = own_is_there ||
                        (h->workers[i].own_key && !hub_is_away(h, &h->workers[i], now));
     for (int i = 1; i < path->n_failed_by; i++)
-        several = several || !hub_same_holder(&h->workers[path->failed_by[0]],
-                                              &h->workers[path->failed_by[i]]);
+        several = several || !same_holder(&h->workers[path->failed_by[0]],
+                                          &h->workers[path->failed_by[i]]);
     const bool ends = path->lease.failures >= FAILURES_MAX && h->failure[0] == '\0' &&
                       (own_is_there ? path->own_failures >= FAILURES_MAX : several);
     count_failure(h, worker, text);
@@ -352,7 +348,7 @@ void hub_note_success(hub *h, int worker, bool late)
         return;
     }
     for (int i = 0; i < h->n_workers; i++)
-        if (hub_same_holder(&h->workers[i], of)) {
+        if (same_holder(&h->workers[i], of)) {
             h->workers[i].n_failures = h->workers[i].n_bars = 0;
             h->workers[i].delivers = true;
         }
@@ -366,42 +362,33 @@ bool hub_is_on_trial(const hub *h, const hub_worker *w)
     return !w->own_key && (!w->delivers || hub_is_audited(h, w));
 }
 
-int hub_n_held(const hub *h, const hub_worker *w)
+static bool holds(const hub *h, const hub_worker *w, bool by_key, const plan_lease *l)
+{
+    return l->active && (by_key ? same_holder(&h->workers[l->worker], w)
+                                : l->worker == (int)(w - h->workers));
+}
+
+int hub_n_held(const hub *h, const hub_worker *w, bool by_key, bool backups)
 {
     int n = 0;
-    for (int a = 0; a < h->tasks.n_arms; a++)
-        for (int i = 0; i < h->tasks.arms[a].n_tasks; i++) {
-            const plan_lease *lease = &h->tasks.arms[a].paths[i].lease;
-            n += lease->active && hub_same_holder(&h->workers[lease->worker], w);
-        }
-    for (size_t i = 0; i < h->n_audits; i++) {
-        const plan_lease *lease = &h->audits[i].lease;
-        n += lease->active && hub_same_holder(&h->workers[lease->worker], w);
-    }
+    for (plan_walk at = {.plan = &h->tasks}; plan_next(&at);)
+        n += holds(h, w, by_key, &at.path->lease) +
+             (backups && holds(h, w, by_key, &at.path->backup));
+    for (size_t i = 0; i < h->n_audits; i++)
+        n += holds(h, w, by_key, &h->audits[i].lease);
     return n;
 }
 
 bool hub_holds_lease(const hub *h, int worker)
 {
-    for (int a = 0; a < h->tasks.n_arms; a++)
-        for (int i = 0; i < h->tasks.arms[a].n_tasks; i++) {
-            const plan_path *path = &h->tasks.arms[a].paths[i];
-            if ((path->lease.active && path->lease.worker == worker) ||
-                (path->backup.active && path->backup.worker == worker))
-                return true;
-        }
-    for (size_t i = 0; i < h->n_audits; i++)
-        if (h->audits[i].lease.active && h->audits[i].lease.worker == worker)
-            return true;
-    return false;
+    return hub_n_held(h, &h->workers[worker], false, true) > 0;
 }
 
 void hub_put_on_trial(hub *h, int worker)
 {
     const hub_worker *of = &h->workers[worker];
     for (int i = 0; i < h->n_workers; i++)
-        if (!of->own_key && h->workers[i].delivers &&
-            hub_same_holder(&h->workers[i], of)) {
+        if (!of->own_key && h->workers[i].delivers && same_holder(&h->workers[i], of)) {
             h->workers[i].delivers = false;
             h->workers[i].trial_token = h->tasks.epoch << 32 | h->tasks.counter;
             plan_withdraw(&h->tasks, i); /* offers on trial do not count (on_offer) */
@@ -426,19 +413,17 @@ void hub_note_lost(void *hub_of, int worker, uint64_t token)
  * worker may be stopped, or may not reach a home. */
 void hub_note_returned(hub *h, int worker, int64_t now_ms)
 {
-    for (int a = 0; a < h->tasks.n_arms; a++)
-        for (int i = 0; i < h->tasks.arms[a].n_tasks; i++) {
-            const plan_arm *arm = &h->tasks.arms[a];
-            const plan_path *path = &arm->paths[i];
-            const plan_lease *l = path->backup.active && path->backup.worker == worker
-                                      ? &path->backup
-                                      : &path->lease;
-            double n_tasks;
-            if (l->active && l->worker == worker && hub_usual_s(arm) > 0 &&
-                hub_held_s(arm, path, l, path->phase, now_ms, &n_tasks) >
-                    hub_usual_s(arm) * n_tasks)
-                hub_put_on_trial(h, worker);
-        }
+    for (plan_walk at = {.plan = &h->tasks}; plan_next(&at);) {
+        const plan_path *path = at.path;
+        const plan_lease *l = path->backup.active && path->backup.worker == worker
+                                  ? &path->backup
+                                  : &path->lease;
+        double n_tasks;
+        if (l->active && l->worker == worker && hub_usual_s(at.arm) > 0 &&
+            hub_held_s(at.arm, path, l, path->phase, now_ms, &n_tasks) >
+                hub_usual_s(at.arm) * n_tasks)
+            hub_put_on_trial(h, worker);
+    }
 }
 
 bool hub_is_barred(const hub_worker *w, int64_t now_ms)
@@ -505,15 +490,12 @@ static bool end_overdue(hub *h, const plan_arm *arm, plan_path *path, hub_audit 
 
 void hub_end_overdue(hub *h, int64_t now_ms)
 {
-    for (int a = 0; a < h->tasks.n_arms; a++)
-        for (int i = 0; i < h->tasks.arms[a].n_tasks; i++) {
-            const plan_arm *arm = &h->tasks.arms[a];
-            plan_path *path = &arm->paths[i];
-            const plan_lease *l = &path->lease;
-            if (l->active && !end_overdue(h, arm, path, NULL, now_ms) &&
-                hub_is_late(arm, path, l, path->phase, now_ms))
-                hub_put_on_trial(h, l->worker);
-        }
+    for (plan_walk at = {.plan = &h->tasks}; plan_next(&at);) {
+        const plan_lease *l = &at.path->lease;
+        if (l->active && !end_overdue(h, at.arm, at.path, NULL, now_ms) &&
+            hub_is_late(at.arm, at.path, l, at.path->phase, now_ms))
+            hub_put_on_trial(h, l->worker);
+    }
     for (size_t i = 0; i < h->n_audits; i++) {
         const plan_arm *arm = &h->tasks.arms[h->audits[i].task.arm];
         end_overdue(h, arm, &arm->paths[h->audits[i].task.index], &h->audits[i],

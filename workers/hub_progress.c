@@ -110,11 +110,10 @@ const char *hub_reason(const hub *h, const hub_worker *w, int64_t now_ms,
     const double still_s = stalled_s(w, now_ms);
     if (still_s <= 0)
         return w->has_lease ? "" : hub_withheld_text(h, w, text);
-    snprintf(
-        text, HUB_WITHHELD_TEXT_MAX,
-        "its messages arrive, but for %.0f s no byte of what it %s has moved; large "
-        "packets may be lost on the way: see whether `ping -M do -s 1472` reaches "
-        "the home, and lower the MTU of its network if not",
-        still_s, w->stage == PLAN_SENDS ? "sends" : "fetches");
+    snprintf(text, HUB_WITHHELD_TEXT_MAX,
+             "its messages arrive, but for %.0f s no byte of what it %s has moved; "
+             "large packets may be lost on the way: see whether `ping -M do -s 1472` "
+             "reaches the home, and lower the MTU of its network if not",
+             still_s, w->stage == PLAN_SENDS ? "sends" : "fetches");
     return text;
 }

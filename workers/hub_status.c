@@ -3,7 +3,6 @@
 #include "workers/hub_internal.h"
 
 #include <fcntl.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -253,10 +252,9 @@ pl_status hub_log_lines(pl_message *m, pl_message *a)
     if (fstat(file, &info) != 0 || !S_ISREG(info.st_mode)) {
         if (file >= 0)
             close(file);
-        return pl_fail(
-            PL_ERR_UNSUPPORTED,
-            "the hub does not write its log to a file, so it cannot show it; "
-            "see the log where the hub was started");
+        return pl_fail(PL_ERR_UNSUPPORTED,
+                       "the hub does not write its log to a file, so it cannot show "
+                       "it; see the log where the hub was started");
     }
     const uint64_t total = (uint64_t)info.st_size;
     const uint64_t offset = q.offset > total ? 0 : q.offset;
@@ -283,11 +281,10 @@ void hub_dismiss_finished(hub *h)
     if (!has_mixture)
         return;
     for (int i = 0; i < h->n_workers; i++) {
-        pl_message a;
+        pl_message a = {0};
         hub_worker *w = &h->workers[i];
         if (w->left)
             continue;
-        pl_message_init(&a, 0);
         pl_wire_error(&a, w->request, PL_ERR_CANCELLED, "the job is finished");
         /* a worker that is no longer connected does not get the message */
         (void)hub_answer(h, &w->peer, &a);

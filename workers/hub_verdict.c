@@ -42,11 +42,15 @@ typedef enum part_is {
     PART_OPEN
 } part_is;
 
-/* Judges one part. *judge becomes the index of the result of a judge that was wrong. */
+/* Judges one part. *judge becomes the index of the result of a judge that was wrong, or
+ * 0. */
 static part_is judge_part(const hub_audit *a, int part, int *judge)
 {
     const char *device = a->parts[part].from.device;
     int first = 0;
+    *judge = 0;
+    if (!a->parts[part].sends)
+        return PART_EQUAL;
     for (int i = 1; i < a->row.n; i++) {
         if (strcmp(a->row.results[i].device, device) != 0)
             continue;
@@ -67,45 +71,26 @@ static part_is judge_part(const hub_audit *a, int part, int *judge)
 
 bool hub_audit_differs(const hub_audit *a)
 {
-    int judge = 0;
+    int judge;
     for (int i = 0; i < a->n_parts; i++) {
-        const part_is is = a->parts[i].sends ? judge_part(a, i, &judge) : PART_EQUAL;
+        const part_is is = judge_part(a, i, &judge);
         if (is != PART_EQUAL && is != PART_OPEN)
             return true;
     }
     return false;
 }
 
-/* Fences the senders of all odd parts, and judges that were wrong. */
-static pl_status fence_all_odd(hub *h, hub_audit *a)
-{
-    for (int i = 0; i < a->n_parts; i++) {
-        int judge = 0;
-        if (!a->parts[i].sends)
-            continue;
-        const part_is is = judge_part(a, i, &judge);
-        const pl_audit_result *odd = is == PART_ODD ? &a->parts[i].from
-                                     : judge > 0    ? &a->row.results[judge]
-                                                    : NULL;
-        if (!odd)
-            continue;
-        pl_copy_text(a->row.odd, sizeof a->row.odd, odd->worker);
-        PL_CHECK(hub_fence_odd(h, a, odd));
-    }
-    return PL_OK;
-}
-
 pl_status hub_judge(hub *h, hub_audit *a)
 {
     bool odd = false, unclear = false, unchecked = false;
+    int judge;
     if (a->row.verdict != PL_VERDICT_OPEN || !hub_audit_is_known(a))
         return PL_OK;
     a->looked_ms = 0;
     a->wants[0] = '\0';
     for (int i = 0; i < a->n_parts; i++) {
         const char *device = a->parts[i].from.device;
-        int judge = 0;
-        const part_is is = a->parts[i].sends ? judge_part(a, i, &judge) : PART_EQUAL;
+        const part_is is = judge_part(a, i, &judge);
         odd = odd || is == PART_ODD;
         unclear = unclear || is == PART_UNCLEAR;
         if (is != PART_OPEN && is != PART_DIFFERS)
@@ -121,7 +106,16 @@ pl_status hub_judge(hub *h, hub_audit *a)
     if (!odd && a->wants[0])
         return PL_OK;
     digest(a, 0, &a->row.results[0].digest);
-    PL_CHECK(fence_all_odd(h, a));
+    /* the senders of all odd parts, and judges that were wrong */
+    for (int i = 0; i < a->n_parts; i++) {
+        const part_is is = judge_part(a, i, &judge);
+        if (is != PART_ODD && judge == 0)
+            continue;
+        const pl_audit_result *wrong =
+            is == PART_ODD ? &a->parts[i].from : &a->row.results[judge];
+        pl_copy_text(a->row.odd, sizeof a->row.odd, wrong->worker);
+        PL_CHECK(hub_fence_odd(h, a, wrong));
+    }
     hub_close_audit(h, a,
                     odd         ? PL_VERDICT_ODD
                     : unclear   ? PL_VERDICT_UNDECIDED

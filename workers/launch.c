@@ -59,8 +59,7 @@ pl_status pl_launcher_create(const char *program, const char *log_folder,
     snprintf(own, sizeof own, "%d", (int)getpid());
     if (setenv(PL_LAUNCHER_VARIABLE, own, 1) != 0)
         return pl_fail(PL_ERR_OS,
-                       "cannot set the variable %s for the processes of the "
-                       "job: %s",
+                       "cannot set the variable %s for the processes of the job: %s",
                        PL_LAUNCHER_VARIABLE, strerror(errno));
     PL_CHECK(pl_make_folders(log_folder));
     pl_launcher *l = pl_alloc(sizeof *l);
@@ -80,8 +79,7 @@ void pl_launcher_destroy(pl_launcher **launcher)
     for (int i = 0; i < l->n; i++)
         for (int a = 0; l->children[i].argv[a]; a++)
             pl_free(l->children[i].argv[a]);
-    pl_free(l->children);
-    pl_free(l);
+    pl_free_all(l->children, l);
     *launcher = NULL;
 }
 

@@ -17,8 +17,7 @@ struct peer {
 
 static void free_offer(peer_offer *o)
 {
-    pl_free(o->data);
-    pl_free(o);
+    pl_free_all(o->data, o);
 }
 
 /* Keeps an offer of this worker. Frees older offers of the same path and module for
@@ -76,8 +75,7 @@ static pl_status give_offered_blob(const peer *p, pl_message *m, pl_message *a)
 
 static void answer_mate(peer *p, const pl_peer *who, pl_message *m)
 {
-    pl_message a;
-    pl_message_init(&a, PL_MSG_OK);
+    pl_message a = {.type = PL_MSG_OK};
     pl_status status =
         m->type == PL_MSG_GET_UPDATE ? give_offered_update(p, m, &a)
         : m->type == PL_MSG_GET_BLOB
@@ -97,10 +95,9 @@ static void answer_mate(peer *p, const pl_peer *who, pl_message *m)
 static void run_peer(void *context)
 {
     peer *p = context;
-    pl_message m;
+    pl_message m = {0};
     pl_peer who;
     int fd = pl_queue_fd(p->offers);
-    pl_message_init(&m, 0);
     for (;;) {
         bool ready[2];
         void *item;

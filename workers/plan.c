@@ -75,9 +75,7 @@ static void clear_arm(plan_arm *a)
     pl_arm_clear(&a->arm);
     pl_name_table_destroy(&a->path_names);
     pl_name_table_destroy(&a->module_names);
-    pl_free(a->versions);
-    pl_free(a->made_ms);
-    pl_free(a->paths);
+    pl_free_all(a->versions, a->made_ms, a->paths);
 }
 
 void plan_clear(plan *p)
@@ -109,9 +107,7 @@ pl_status plan_add_arm(plan *p, pl_arm *arm, const pl_hash *blob)
         pl_arm_clear(arm);
         return PL_OK;
     }
-    memset(&a, 0, sizeof a);
-    a.arm = *arm;
-    a.blob = *blob;
+    a = (plan_arm){.arm = *arm, .blob = *blob};
     memset(arm, 0, sizeof *arm);
     pl_status status = pl_topology_create(&a.arm.shape, &a.arm.spec, &a.topology);
     if (status != PL_OK) {
@@ -166,12 +162,6 @@ bool plan_find_task(plan *p, const char *name, plan_task *out)
     if (i >= 0)
         *out = (plan_task){(int)(a - p->arms), i};
     return i >= 0;
-}
-
-plan_path *plan_find_path(plan *p, const char *name)
-{
-    plan_task task;
-    return plan_find_task(p, name, &task) ? &p->arms[task.arm].paths[task.index] : NULL;
 }
 
 int64_t plan_n_confirmed(const plan_path *path)
@@ -235,10 +225,9 @@ void plan_offer(plan_path *path, int64_t phase, uint64_t token, int worker)
 
 void plan_withdraw(plan *p, int worker)
 {
-    for (int a = 0; a < p->n_arms; a++)
-        for (int i = 0; i < p->arms[a].n_tasks; i++)
-            if (p->arms[a].paths[i].offered_by == worker)
-                p->arms[a].paths[i].offered = 0;
+    for (plan_walk at = {.plan = p}; plan_next(&at);)
+        if (at.path->offered_by == worker)
+            at.path->offered = 0;
 }
 
 const int *plan_mates(const plan_arm *arm, int index, int64_t phase)
@@ -374,27 +363,26 @@ static bool choose_among(const plan *p, int worker, bool repeats, int64_t now_ms
                          plan_task *out)
 {
     int64_t best = -1;
-    for (int a = 0; a < p->n_arms; a++)
-        for (int i = 0; i < p->arms[a].n_tasks; i++) {
-            plan_path *path = &p->arms[a].paths[i];
-            const int64_t again = plan_repeats(path, worker);
-            bool held = path->backup.active || path->drops_state ||
-                        (path->keeper >= 0 && again > 0) != repeats ||
-                        (path->lease.active && path->lease.deadline_ms > now_ms);
-            int64_t score = score_of(&p->arms[a], path, path->phase, worker);
-            /* plan_ready comes last, because it takes the most time and the score
-             * already excludes most tasks */
-            if (held || score <= best || plan_has_said(path, worker, now_ms) ||
-                !plan_ready(&p->arms[a], i, now_ms))
-                continue;
-            if (repeats && path->kept_ms == 0)
-                path->kept_ms = now_ms;
-            if (waits_for_keeper(&p->arms[a], path, worker, now_ms) ||
-                (p->fits && !p->fits(p->context, worker, (plan_task){a, i}, now_ms)))
-                continue;
-            best = score;
-            *out = (plan_task){a, i};
-        }
+    for (plan_walk at = {.plan = p}; plan_next(&at);) {
+        plan_path *path = at.path;
+        const int64_t again = plan_repeats(path, worker);
+        bool held = path->backup.active || path->drops_state ||
+                    (path->keeper >= 0 && again > 0) != repeats ||
+                    (path->lease.active && path->lease.deadline_ms > now_ms);
+        int64_t score = score_of(at.arm, path, path->phase, worker);
+        /* plan_ready comes last, because it takes the most time and the score already
+         * excludes most tasks */
+        if (held || score <= best || plan_has_said(path, worker, now_ms) ||
+            !plan_ready(at.arm, at.task.index, now_ms))
+            continue;
+        if (repeats && path->kept_ms == 0)
+            path->kept_ms = now_ms;
+        if (waits_for_keeper(at.arm, path, worker, now_ms) ||
+            (p->fits && !p->fits(p->context, worker, at.task, now_ms)))
+            continue;
+        best = score;
+        *out = at.task;
+    }
     return best >= 0;
 }
 
@@ -406,15 +394,13 @@ bool plan_choose(const plan *p, int worker, int64_t now_ms, plan_task *out)
 
 bool plan_leaves_out(const plan *p, int worker, int64_t now_ms)
 {
-    for (int a = 0; a < p->n_arms; a++)
-        for (int i = 0; i < p->arms[a].n_tasks; i++) {
-            const plan_path *path = &p->arms[a].paths[i];
-            const bool is_free = !path->lease.active && !path->drops_state;
-            if (plan_has_said(path, worker, now_ms) ||
-                (is_free && waits_for_keeper(&p->arms[a], path, worker, now_ms) &&
-                 plan_ready(&p->arms[a], i, now_ms)))
-                return true;
-        }
+    for (plan_walk at = {.plan = p}; plan_next(&at);) {
+        const bool is_free = !at.path->lease.active && !at.path->drops_state;
+        if (plan_has_said(at.path, worker, now_ms) ||
+            (is_free && waits_for_keeper(at.arm, at.path, worker, now_ms) &&
+             plan_ready(at.arm, at.task.index, now_ms)))
+            return true;
+    }
     return false;
 }
 
@@ -487,54 +473,50 @@ size_t plan_valid_tokens(const plan_path *path, uint64_t out[2])
     return n;
 }
 
+static plan_lease new_lease(plan *p, plan_path *path, int worker, int64_t now_ms,
+                            int ttl_ms)
+{
+    p->n_granted++;
+    return (plan_lease){.active = true,
+                        .is_new = path->keeper != worker,
+                        .token = plan_next_token(p, path),
+                        .phase = path->phase,
+                        .deadline_ms = now_ms + ttl_ms,
+                        .granted_ms = now_ms,
+                        .renewed_ms = now_ms,
+                        .worker = worker,
+                        .loss = path->work.loss,
+                        .repeats = plan_repeats(path, worker)};
+}
+
 void plan_grant(plan *p, plan_task task, int worker, int64_t now_ms, int ttl_ms)
 {
     plan_path *path = &p->arms[task.arm].paths[task.index];
-    path->lease = (plan_lease){.active = true,
-                               .is_new = path->keeper != worker,
-                               .token = plan_next_token(p, path),
-                               .phase = path->phase,
-                               .deadline_ms = now_ms + ttl_ms,
-                               .granted_ms = now_ms,
-                               .renewed_ms = now_ms,
-                               .worker = worker,
-                               .loss = path->work.loss,
-                               .failures = path->lease.failures,
-                               .repeats = plan_repeats(path, worker)};
+    const int failures = path->lease.failures;
+    path->lease = new_lease(p, path, worker, now_ms, ttl_ms);
+    path->lease.failures = failures;
     memset(&path->backup, 0, sizeof path->backup);
     path->last_worker = worker;
     path->waits_until_ms = 0;
-    p->n_granted++;
 }
 
-bool plan_is_lease_of(const plan_lease *lease, uint64_t token, int worker)
+static bool is_lease_of(const plan_lease *lease, uint64_t token, int worker)
 {
     return token != 0 && lease->token == token && lease->worker == worker;
 }
 
 plan_lease *plan_lease_of(plan_path *path, uint64_t token, int worker)
 {
-    if (plan_is_lease_of(&path->lease, token, worker))
+    if (is_lease_of(&path->lease, token, worker))
         return &path->lease;
-    bool backs_up =
-        path->backup.active && plan_is_lease_of(&path->backup, token, worker);
+    bool backs_up = path->backup.active && is_lease_of(&path->backup, token, worker);
     return backs_up ? &path->backup : NULL;
 }
 
 void plan_grant_backup(plan *p, plan_task task, int worker, int64_t now_ms, int ttl_ms)
 {
     plan_path *path = &p->arms[task.arm].paths[task.index];
-    path->backup = (plan_lease){.active = true,
-                                .is_new = path->keeper != worker,
-                                .token = plan_next_token(p, path),
-                                .phase = path->phase,
-                                .deadline_ms = now_ms + ttl_ms,
-                                .granted_ms = now_ms,
-                                .renewed_ms = now_ms,
-                                .worker = worker,
-                                .loss = path->work.loss,
-                                .repeats = plan_repeats(path, worker)};
-    p->n_granted++;
+    path->backup = new_lease(p, path, worker, now_ms, ttl_ms);
     p->n_backups++;
 }
 
@@ -574,10 +556,8 @@ void plan_stand_still(plan *p, int64_t ms, int64_t until_ms)
 int plan_n_held(const plan *p, int worker)
 {
     int n = 0;
-    for (int a = 0; a < p->n_arms; a++)
-        for (int i = 0; i < p->arms[a].n_tasks; i++)
-            n += p->arms[a].paths[i].lease.active &&
-                 p->arms[a].paths[i].lease.worker == worker;
+    for (plan_walk at = {.plan = p}; plan_next(&at);)
+        n += at.path->lease.active && at.path->lease.worker == worker;
     return n;
 }
 
@@ -635,7 +615,7 @@ void plan_release(plan *p, plan_path *path, uint64_t token, int worker, bool fai
         path->lease.failures += failed;
         end_lease(path);
         /* a lease that was given back is dead, unlike one that expired */
-        if (plan_is_lease_of(&path->lease, token, worker))
+        if (is_lease_of(&path->lease, token, worker))
             path->lease.token = 0;
         path->is_untold = true;
     }
@@ -654,67 +634,64 @@ int plan_expire(plan *p, int64_t now_ms,
                 void (*lost)(void *context, int worker, uint64_t token), void *context)
 {
     int n = 0;
-    for (int a = 0; a < p->n_arms; a++)
-        for (int i = 0; i < p->arms[a].n_tasks; i++) {
-            plan_path *path = &p->arms[a].paths[i];
-            if (path->backup.active && path->backup.deadline_ms <= now_ms) {
-                memset(&path->backup, 0, sizeof path->backup);
-                path->is_untold = true;
-                n++;
-            }
-            if (!path->lease.active || path->lease.deadline_ms > now_ms)
-                continue;
-            if (lost)
-                lost(context, path->lease.worker, path->lease.token);
-            if (path->keeper == path->lease.worker)
-                path->keeper = -1;
-            end_lease(path);
-            /* ends the offer, because the worker that offers the updates may be gone */
-            path->offered = 0;
+    for (plan_walk at = {.plan = p}; plan_next(&at);) {
+        plan_path *path = at.path;
+        if (path->backup.active && path->backup.deadline_ms <= now_ms) {
+            memset(&path->backup, 0, sizeof path->backup);
+            path->is_untold = true;
             n++;
         }
+        if (!path->lease.active || path->lease.deadline_ms > now_ms)
+            continue;
+        if (lost)
+            lost(context, path->lease.worker, path->lease.token);
+        if (path->keeper == path->lease.worker)
+            path->keeper = -1;
+        end_lease(path);
+        /* ends the offer, because the worker that offers the updates may be gone */
+        path->offered = 0;
+        n++;
+    }
     p->n_expired += (uint64_t)n;
     return n;
 }
 
 void plan_release_worker(plan *p, int worker)
 {
-    for (int a = 0; a < p->n_arms; a++)
-        for (int i = 0; i < p->arms[a].n_tasks; i++) {
-            plan_path *path = &p->arms[a].paths[i];
-            if (path->backup.active && path->backup.worker == worker) {
-                memset(&path->backup, 0, sizeof path->backup);
-                path->is_untold = true;
-            }
-            if (path->keeper == worker)
-                path->keeper = -1;
-            bool is_waited_for = plan_is_said(path, path->lease.token, path->phase);
-            if (path->lease.active && path->lease.worker == worker && !is_waited_for)
-                end_lease(path);
+    for (plan_walk at = {.plan = p}; plan_next(&at);) {
+        plan_path *path = at.path;
+        if (path->backup.active && path->backup.worker == worker) {
+            memset(&path->backup, 0, sizeof path->backup);
+            path->is_untold = true;
         }
+        if (path->keeper == worker)
+            path->keeper = -1;
+        bool is_waited_for = plan_is_said(path, path->lease.token, path->phase);
+        if (path->lease.active && path->lease.worker == worker && !is_waited_for)
+            end_lease(path);
+    }
 }
 
 bool plan_forget_worker(plan *p, int worker)
 {
-    for (int a = 0; a < p->n_arms; a++)
-        for (int i = 0; i < p->arms[a].n_tasks; i++) {
-            const plan_path *path = &p->arms[a].paths[i];
-            bool found = (path->lease.active && path->lease.worker == worker) ||
-                         (path->backup.active && path->backup.worker == worker) ||
-                         (path->offered > 0 && path->offered_by == worker);
-            for (size_t k = 0; k < path->n_said; k++)
-                found = found || path->said[k].worker == worker;
-            for (int k = 0; k < path->n_failed_by; k++)
-                found = found || path->failed_by[k] == worker;
-            if (found)
-                return false;
-        }
-    for (int a = 0; a < p->n_arms; a++)
-        for (int i = 0; i < p->arms[a].n_tasks; i++) {
-            plan_path *path = &p->arms[a].paths[i];
-            path->last_worker = path->last_worker == worker ? -1 : path->last_worker;
-            path->keeper = path->keeper == worker ? -1 : path->keeper;
-        }
+    for (plan_walk at = {.plan = p}; plan_next(&at);) {
+        const plan_path *path = at.path;
+        bool found = (path->lease.active && path->lease.worker == worker) ||
+                     (path->backup.active && path->backup.worker == worker) ||
+                     (path->offered > 0 && path->offered_by == worker);
+        for (size_t k = 0; k < path->n_said; k++)
+            found = found || path->said[k].worker == worker;
+        for (int k = 0; k < path->n_failed_by; k++)
+            found = found || path->failed_by[k] == worker;
+        if (found)
+            return false;
+    }
+    for (plan_walk at = {.plan = p}; plan_next(&at);) {
+        if (at.path->last_worker == worker)
+            at.path->last_worker = -1;
+        if (at.path->keeper == worker)
+            at.path->keeper = -1;
+    }
     return true;
 }
 

@@ -207,6 +207,26 @@ typedef struct plan {
     void *context;
 } plan;
 
+/* A walk over all tasks: for (plan_walk at = {.plan = p}; plan_next(&at);) */
+typedef struct plan_walk {
+    const plan *plan;
+    plan_task task;
+    plan_arm *arm;
+    plan_path *path;
+} plan_walk;
+static inline bool plan_next(plan_walk *at)
+{
+    at->task.index += at->path != NULL;
+    while (at->task.arm < at->plan->n_arms &&
+           at->task.index >= at->plan->arms[at->task.arm].n_tasks)
+        at->task = (plan_task){at->task.arm + 1, 0};
+    if (at->task.arm >= at->plan->n_arms)
+        return false;
+    at->arm = &at->plan->arms[at->task.arm];
+    at->path = &at->arm->paths[at->task.index];
+    return true;
+}
+
 void plan_clear(plan *p);
 plan_arm *plan_find_arm(plan *p, const char *name);
 /* Adds an arm and takes ownership of its contents. Ignores an arm that the plan already
@@ -214,8 +234,6 @@ plan_arm *plan_find_arm(plan *p, const char *name);
 pl_status plan_add_arm(plan *p, pl_arm *arm, const pl_hash *blob);
 void plan_set_version(plan *p, const char *module, uint64_t version, int64_t now_ms);
 bool plan_find_task(plan *p, const char *name, plan_task *out);
-/* returns NULL if there is no such path */
-plan_path *plan_find_path(plan *p, const char *name);
 /* Applies a home's report about a path. Reports may arrive in any order, twice, or not
  * at all: a report that is older than the newest one changes nothing. But reports about
  * a phase that an audit may drop must arrive in order. */
@@ -278,8 +296,6 @@ void plan_grant(plan *p, plan_task task, int worker, int64_t now_ms, int ttl_ms)
  * extended. */
 bool plan_renew(plan *p, plan_path *path, int64_t phase, uint64_t token, int worker,
                 int64_t now_ms, int ttl_ms);
-/* Whether the lease has this token and belongs to this worker. False for token 0. */
-bool plan_is_lease_of(const plan_lease *lease, uint64_t token, int worker);
 /* Returns the path's lease, or else its active backup, if the worker has it under this
  * token; otherwise NULL. The lease need not be active. */
 plan_lease *plan_lease_of(plan_path *path, uint64_t token, int worker);

@@ -6,8 +6,6 @@
 #include "workers/train.h"
 #include "workers/workers.h"
 
-#include <string.h>
-
 typedef struct retraining {
     pl_store *store;
     const pl_arm *arm;
@@ -54,9 +52,8 @@ static pl_status read_slot_base(retraining *r, int slot, int64_t phase)
     pl_status status = PL_OK;
     PL_CHECK(pl_store_get_version(r->store, of->name, number, &v));
     if (pl_starts_with(v.method, "rollback"))
-        PL_TRY(cannot(r->module,
-                      "after a rollback their path continued with a state that the "
-                      "store does not have"));
+        PL_TRY(cannot(r->module, "after a rollback their path continued with a state "
+                                 "that the store does not have"));
     if (v.params_gone)
         PL_TRY(pl_fail(PL_ERR_NOT_FOUND,
                        "a task began with %s@%llu, whose parameters were deleted by "
@@ -194,8 +191,7 @@ static pl_status read_first_state(retraining *r)
         state_unpack(arm, blob, r->n, r->state);
     }
 done:
-    pl_free(states);
-    pl_free(blob);
+    pl_free_all(states, blob);
     return status;
 }
 

@@ -5,11 +5,11 @@
 
 struct trainer {
     pl_backend_options options;
-    bool recompute, remarked, muon;
+    bool recompute, remarked;
     pl_backend *backend;
     pl_model *model;
-    pl_topology *topology;         /* of the model */
-    int batch, context, muon_rows; /* with which the model was created */
+    pl_topology *topology; /* of the model */
+    pl_model_options made; /* with which the model was created */
     pl_actor *actor;
     /* both the trainer's and the worker's thread use the following fields */
     atomic_int step;
@@ -58,23 +58,20 @@ static pl_status fit_threads(trainer *t, const pl_inner *in)
 static pl_status fit_model(trainer *t, const train_job *job)
 {
     const pl_inner *in = &job->arm->inner;
-    if (t->model && t->batch == pl_arm_pass(in) && t->context == in->context &&
-        t->muon == in->muon && t->muon_rows == in->muon_rows &&
+    const pl_model_options *was = &t->made, options = {.batch = pl_arm_pass(in),
+                                                       .context = in->context,
+                                                       .training = true,
+                                                       .recompute = t->recompute,
+                                                       .muon = in->muon,
+                                                       .muon_rows = in->muon_rows};
+    if (t->model && was->batch == options.batch && was->context == options.context &&
+        was->muon == options.muon && was->muon_rows == options.muon_rows &&
         same_layout(t->topology, job->topology))
         return PL_OK;
     pl_model_destroy(&t->model);
     pl_topology_destroy(&t->topology);
     PL_CHECK(pl_topology_create(&job->arm->shape, &job->arm->spec, &t->topology));
-    pl_model_options options = {.batch = pl_arm_pass(in),
-                                .context = in->context,
-                                .training = true,
-                                .recompute = t->recompute,
-                                .muon = in->muon,
-                                .muon_rows = in->muon_rows};
-    t->muon = in->muon;
-    t->muon_rows = in->muon_rows;
-    t->batch = pl_arm_pass(in);
-    t->context = in->context;
+    t->made = options;
     PL_CHECK(pl_model_create(t->backend, t->topology, &options, &t->model));
     /* logs the device memory that the model uses */
     char text[5][16];
@@ -323,8 +320,7 @@ static pl_status train_shard(trainer *t, train_job *job)
     PL_TRY(pl_model_save_moments(t->model, job->state, job->state + n_params));
 done:
     pl_sampler_destroy(&sampler);
-    pl_free(tokens);
-    pl_free(targets);
+    pl_free_all(tokens, targets);
     return status;
 }
 

@@ -66,11 +66,10 @@ pl_status worker_read_welcome(worker *w, pl_message *answer)
                        n, w->n_homes);
     }
     if (w->options->n_homes > 0 && n != (size_t)w->options->n_homes)
-        return pl_fail(
-            PL_ERR_CONFIG,
-            "the job has %zu homes, but %d relays were given; give one relay "
-            "per home, in the order of the homes",
-            n, w->options->n_homes);
+        return pl_fail(PL_ERR_CONFIG,
+                       "the job has %zu homes, but %d relays were given; give one "
+                       "relay per home, in the order of the homes",
+                       n, w->options->n_homes);
     for (size_t i = 0; i < n; i++) {
         pl_get_text(&r, PL_TAG_ADDRESS, i, address, sizeof address);
         PL_CHECK(pl_reader_status(&r));
@@ -103,7 +102,6 @@ pl_status worker_read_welcome(worker *w, pl_message *answer)
 pl_status worker_ask_task(worker *w)
 {
     int64_t now = pl_now_ms();
-    pl_message m;
     if (w->question != 0 && now - w->asked_ms < RESEND_MS)
         return PL_OK;
     if (w->question == 0)
@@ -116,9 +114,7 @@ pl_status worker_ask_task(worker *w)
         held = w->sending[w->n_sending - 1];
     if (held && (held->remakes || worker_task_lost(held)))
         held = NULL;
-    pl_message_init(&m, 0);
-    m.request = w->question;
-    m.token = held ? held->token : 0;
+    pl_message m = {.request = w->question, .token = held ? held->token : 0};
     PL_SAY(&m, TASK_REQ, task_req, .name = w->options->name,
            .phase = held ? held->phase : 0, .task = held ? held->name : NULL);
     return send_hub(w, &m);

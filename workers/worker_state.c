@@ -44,8 +44,7 @@ static void state_file(const char *folder, const worker_task *task, int64_t phas
     int len =
         snprintf(text, sizeof text, "%s %s %d", hex, task->name, (int)(phase % 2));
     pl_hash_of("path state", text, (size_t)len, &key);
-    pl_hash_format(&key, hex);
-    snprintf(name, sizeof name, "%s.state", hex);
+    snprintf(name, sizeof name, "%s.state", pl_hash_format(&key, hex));
     pl_join(out, folder, name);
 }
 
@@ -326,14 +325,13 @@ static pl_status repeat_phases(worker *w, worker_task *task)
     if (!task->again && !pl_hash_equal(&last->state_hash, &task->known.made)) {
         char here[PL_HASH_TEXT], there[PL_HASH_TEXT];
         pl_hash_format(&last->state_hash, here);
-        pl_hash_format(&task->known.made, there);
         pl_log(PL_LOG_ERROR, "state.differs",
                "task=%s phase=%lld worker=%s reason=\"this worker (%s) made the state "
                "%.12s from the stored versions, but %s reported %.12s; if both run on "
                "the same kind of device, one of them is faulty, otherwise the devices "
                "round differently\"",
                task->name, (long long)task->phase, w->options->name, w->device, here,
-               task->known.worker, there);
+               task->known.worker, pl_hash_format(&task->known.made, there));
     }
     pl_log(PL_LOG_INFO, "state.repeated", "task=%s phase=%lld phases=%lld seconds=%.2f",
            task->name, (long long)task->phase, (long long)task->known.repeats,

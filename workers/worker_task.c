@@ -107,8 +107,7 @@ pl_status worker_take_lease(worker_task *task, pl_bytes lease, const uint8_t *ke
     if (lease.len > PL_LEASE_MAX || (lease.len > 0) != (key != NULL))
         return pl_fail(
             PL_ERR_PROTO,
-            "the hub sent a lease of %zu bytes; a lease has at most %d, and a "
-            "key",
+            "the hub sent a lease of %zu bytes; a lease has at most %d, and a key",
             lease.len, PL_LEASE_MAX);
     if (lease.len == 0)
         return PL_OK;
@@ -134,13 +133,8 @@ void worker_task_free(worker_task **task_)
     pl_free(task->own_state);
     worker_task_free(&task->past);
     pl_free_aligned(task->other);
-    pl_free(task->predicted_norm);
-    pl_free(task->made);
-    pl_free(task->has_other);
-    pl_free(task->peers);
-    pl_free(task->met);
-    pl_free(task->bases);
-    pl_free(task->mixed);
+    pl_free_all(task->predicted_norm, task->made, task->has_other, task->peers,
+                task->met, task->bases, task->mixed);
     while (task->lease) {
         worker_lease *before = task->lease->before;
         pl_free(task->lease);
@@ -162,6 +156,5 @@ void worker_forget(worker *w)
         pl_tokens_close(&w->shards[i]->tokens);
         pl_free(w->shards[i]);
     }
-    pl_free(w->arms);
-    pl_free(w->shards);
+    pl_free_all(w->arms, w->shards);
 }
