@@ -1,6 +1,7 @@
 /* Checks processor, memory, clock, libraries and disk for problems that would make a
  * job slow or its data unsafe, before a job runs into them. */
 #include "measure/doctor_internal.h"
+#include "measure/home_process.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -20,12 +21,6 @@ static bool has_flag(const char *info, const char *flag)
 }
 
 /* ---- disk ---- */
-static int by_flush_time(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Returns the median time, in ms, of writing 4 KiB to a file in the folder and flushing
  * it to the disk. Returns a negative number if a write fails. */
 static double flush_ms(const char *folder)
@@ -49,7 +44,7 @@ static double flush_ms(const char *folder)
     }
     if (n < TIMES)
         return -1;
-    qsort(ms, TIMES, sizeof *ms, by_flush_time);
+    measure_sort(ms, TIMES);
     return ms[TIMES / 2];
 }
 
