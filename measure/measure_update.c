@@ -57,9 +57,8 @@ pl_status measure_update_read(const char *folder, measure_update *out)
     const pl_topology *t = out->topology;
     /* finds the newest version that all modules of path 0 have */
     for (int slot = 0; slot < pl_topology_n_slots(t); slot++) {
-        pl_version head;
+        pl_version head = {0};
         char name[96];
-        memset(&head, 0, sizeof head);
         pl_arm_module_name(&arm, t, pl_topology_module_of_path(t, slot, 0), name);
         PL_TRY(pl_store_head(store, name, &head));
         version = head.number < version ? head.number : version;
@@ -71,17 +70,15 @@ pl_status measure_update_read(const char *folder, measure_update *out)
                        "yet; wait until its first phase has ended",
                        arm.name));
     PL_TRY(alloc_update(out->n, &end));
-    PL_TRY(pl_read_path(store, &arm, out->topology, 0, version - 1, out->values));
-    PL_TRY(pl_read_path(store, &arm, out->topology, 0, version, end));
+    PL_TRY(pl_read_path(store, &arm, t, 0, version - 1, out->values));
+    PL_TRY(pl_read_path(store, &arm, t, 0, version, end));
     for (size_t i = 0; i < out->n; i++)
         out->values[i] -= end[i];
-    for (int slot = 0; slot < pl_topology_n_slots(out->topology); slot++) {
-        const pl_slot *s = pl_topology_slot(out->topology, slot);
-        pl_version v;
+    for (int slot = 0; slot < pl_topology_n_slots(t); slot++) {
+        const pl_slot *s = pl_topology_slot(t, slot);
+        pl_version v = {0};
         char name[96];
-        memset(&v, 0, sizeof v);
-        pl_arm_module_name(&arm, out->topology,
-                           pl_topology_module_of_path(out->topology, slot, 0), name);
+        pl_arm_module_name(&arm, t, pl_topology_module_of_path(t, slot, 0), name);
         PL_TRY(pl_store_get_version(store, name, version, &v));
         status = read_kept(store, &v, s->n_params, out->values + s->offset, &kept);
         pl_version_clear(&v);
