@@ -268,11 +268,6 @@ pl_status balance_fit(const balance_job *job, double *bias, int *label, double *
 {
     size_t n = job->n, P = (size_t)job->router->n_paths;
     size_t threads = (size_t)job->n_threads;
-    if (!(job->limit > 0.0) || !(job->step > 0.0))
-        return pl_fail(PL_ERR_ARG,
-                       "balanced routing needs a weight limit per path (%g) and a "
-                       "price step (%g) above 0",
-                       job->limit, job->step);
     auction a = {.job = job, .bias = bias};
     void *memory = NULL;
     pl_status status;

@@ -232,24 +232,6 @@ static pl_status lloyd(work *w, double *total)
 
 /* ---- public functions ---- */
 
-static pl_status check_kmeans_job(const kmeans_job *job)
-{
-    if (job->n < 1 || job->dim < 1 || job->stride < (size_t)job->dim)
-        return pl_fail(PL_ERR_ARG,
-                       "k-means needs n >= 1, dim >= 1 and stride >= dim: got n=%zu "
-                       "dim=%d stride=%zu",
-                       job->n, job->dim, job->stride);
-    if (job->k < 1 || (size_t)job->k > job->n)
-        return pl_fail(PL_ERR_ARG, "k-means needs 1 <= k <= n: got k=%d n=%zu", job->k,
-                       job->n);
-    if (job->restarts < 1 || job->iterations < 1 || job->n_threads < 1)
-        return pl_fail(PL_ERR_ARG,
-                       "k-means needs restarts, iterations and threads of at least 1: "
-                       "got %d, %d, %d",
-                       job->restarts, job->iterations, job->n_threads);
-    return PL_OK;
-}
-
 /* Allocates one block and divides it into arrays. Arrays with larger alignment come
  * first. */
 static pl_status alloc_work(work *w)
@@ -267,12 +249,11 @@ static pl_status alloc_work(work *w)
     return PL_OK;
 }
 
-pl_status kmeans_fit(const kmeans_job *job, float *centroids)
+pl_status kmeans_fit(const kmeans_job *job, float *centroids, int *label)
 {
     work w = {.job = job};
     pl_status status;
     double least = 0.0;
-    PL_CHECK(check_kmeans_job(job));
     PL_TRY(alloc_work(&w));
     for (int restart = 0; restart < job->restarts; ++restart) {
         double total = 0.0;
@@ -282,23 +263,10 @@ pl_status kmeans_fit(const kmeans_job *job, float *centroids)
             least = total;
             memcpy(centroids, w.centroids,
                    (size_t)job->k * (size_t)job->dim * sizeof(float));
+            if (label)
+                memcpy(label, w.label, job->n * sizeof *label);
         }
     }
-done:
-    pl_free_aligned(w.memory);
-    return status;
-}
-
-pl_status kmeans_assign(const kmeans_job *job, const float *centroids, int *label)
-{
-    work w = {.job = job};
-    pl_status status;
-    PL_CHECK(check_kmeans_job(job));
-    PL_TRY(alloc_work(&w));
-    memcpy(w.centroids, centroids,
-           (size_t)job->k * (size_t)job->dim * sizeof *centroids);
-    PL_TRY(assign(&w));
-    memcpy(label, w.label, job->n * sizeof *label);
 done:
     pl_free_aligned(w.memory);
     return status;
@@ -309,7 +277,6 @@ pl_status kmeans_move(const kmeans_job *job, const int *label, float *centroids)
     work w = {.job = job};
     size_t size = (size_t)job->k * (size_t)job->dim * sizeof *centroids;
     pl_status status;
-    PL_CHECK(check_kmeans_job(job));
     PL_TRY(alloc_work(&w));
     memcpy(w.label, label, job->n * sizeof *label);
     memcpy(w.centroids, centroids, size);

@@ -107,11 +107,6 @@ static pl_status multiply_directions(void *context, size_t item, int thread)
 
 pl_status pca_fit(const pca_job *job, double *rows, double *variances)
 {
-    if (job->n < 1 || job->rank < 1 || job->rank > job->dim || job->n_threads < 1)
-        return pl_fail(PL_ERR_ARG,
-                       "principal components need at least 1 point and 1 thread, and "
-                       "1 <= rank <= dim: got n=%zu rank=%d dim=%d",
-                       job->n, job->rank, job->dim);
     work w = {.job = job, .C = (size_t)job->dim, .R = (size_t)job->rank + SPARE};
     if (w.R > w.C)
         w.R = w.C;

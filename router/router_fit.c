@@ -269,7 +269,7 @@ static pl_status fit_all(fit *f)
     for (int level = 0; router->kind != PL_ROUTER_LINEAR && level < router->n_levels;
          ++level) {
         kmeans_job job = level_job(f, level);
-        PL_CHECK(kmeans_fit(&job, f->router->centroids[level]));
+        PL_CHECK(kmeans_fit(&job, f->router->centroids[level], NULL));
     }
     /* with plain k-means, similar clusters are assigned to paths that share modules */
     const pl_router_options *o = f->options;

@@ -139,8 +139,7 @@ pl_status sharpen_fit(const sharpen_job *job, double *rows)
             .level = -1 - round, /* each round has a separate random stream */
             .n_threads = job->n_threads};
         PL_TRY(pl_parallel(job->n_threads, n_items, view_points, &w));
-        PL_TRY(kmeans_fit(&clusters, w.centroids));
-        PL_TRY(kmeans_assign(&clusters, w.centroids, w.label));
+        PL_TRY(kmeans_fit(&clusters, w.centroids, w.label));
         take_means(&w);
         PL_TRY(pl_parallel(job->n_threads, w.C, scatter_rows, &w));
         /* The rows of the projection are the eigenvectors with the least variance
