@@ -14,9 +14,9 @@ enum { POINTS_A_ITEM = 512, COLUMNS_A_ITEM = 64 };
 
 typedef struct work {
     const kmeans_job *job;
-    void *memory;     /* the block that holds the arrays below */
+    /* [k, dim] sum of the points of each cluster; the block that holds all arrays */
+    double *sums;
     float *centroids; /* [k, dim] */
-    double *sums;     /* [k, dim] sum of the points of each cluster */
     double *distance; /* [n] squared distance to the nearest centroid */
     int *label;       /* [n] cluster of each point */
     int *before;      /* [n] labels of the previous iteration */
@@ -239,8 +239,7 @@ static pl_status alloc_work(work *w)
     size_t n = w->job->n, k = (size_t)w->job->k, size = k * (size_t)w->job->dim;
     size_t bytes = (size + n) * sizeof(double) + k * sizeof(size_t) +
                    size * sizeof(float) + 2 * n * sizeof(int);
-    PL_CHECK(pl_try_alloc(bytes, "k-means", &w->memory));
-    w->sums = w->memory;
+    PL_CHECK(pl_try_alloc(bytes, "k-means", (void **)&w->sums));
     w->distance = w->sums + size;
     w->count = (size_t *)(w->distance + n);
     w->centroids = (float *)(w->count + k);
@@ -268,7 +267,7 @@ pl_status kmeans_fit(const kmeans_job *job, float *centroids, int *label)
         }
     }
 done:
-    pl_free_aligned(w.memory);
+    pl_free_aligned(w.sums);
     return status;
 }
 
@@ -284,6 +283,6 @@ pl_status kmeans_move(const kmeans_job *job, const int *label, float *centroids)
     PL_TRY(move_centroids(&w));
     memcpy(centroids, w.centroids, size);
 done:
-    pl_free_aligned(w.memory);
+    pl_free_aligned(w.sums);
     return status;
 }

@@ -17,10 +17,9 @@ enum {
 pl_status lens_alloc(lens *l, int dim, int rank, bool with_rows)
 {
     size_t C = (size_t)dim, n_rows = with_rows ? (size_t)rank * C : 0;
-    void *memory = NULL;
+    *l = (lens){.dim = dim, .rank = rank};
     PL_CHECK(pl_try_alloc((2 * C + n_rows) * sizeof(float),
-                          "the transform of the router's features", &memory));
-    *l = (lens){.dim = dim, .rank = rank, .mean = memory};
+                          "the transform of the router's features", (void **)&l->mean));
     l->scale = l->mean + C;
     l->rows = with_rows ? l->scale + C : NULL;
     return PL_OK;
@@ -107,12 +106,10 @@ static pl_status fit_rows(lens *l, const float *features, size_t n,
                   .white = white,
                   .stride = (n + SAMPLE - 1) / SAMPLE};
     f.n_sample = n / f.stride;
-    void *memory = NULL;
     pl_status status;
-    PL_TRY(pl_try_alloc((C + R) * white * sizeof(double) +
-                            f.n_sample * white * sizeof(float),
-                        "fitting the transform of the router's features", &memory));
-    f.rows = memory;
+    PL_TRY(pl_try_alloc(
+        (C + R) * white * sizeof(double) + f.n_sample * white * sizeof(float),
+        "fitting the transform of the router's features", (void **)&f.rows));
     f.turn = f.rows + white * C;
     f.sample = (float *)(f.turn + R * white);
     PL_TRY(fit_white(&f));
@@ -141,7 +138,7 @@ static pl_status fit_rows(lens *l, const float *features, size_t n,
             l->rows[r * C + d] = (float)sum;
         }
 done:
-    pl_free_aligned(memory);
+    pl_free_aligned(f.rows);
     return status;
 }
 

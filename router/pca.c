@@ -112,10 +112,9 @@ pl_status pca_fit(const pca_job *job, double *rows, double *variances)
         w.R = w.C;
     size_t size =
         POINTS_A_BLOCK * w.C + w.C * w.C + 2 * w.R * w.C + 2 * w.R * w.R + w.R;
-    void *memory = NULL;
     pl_status status;
-    PL_TRY(pl_try_alloc(size * sizeof(double), "principal components", &memory));
-    w.points = memory;
+    PL_TRY(pl_try_alloc(size * sizeof(double), "principal components",
+                        (void **)&w.points));
     w.covariance = w.points + POINTS_A_BLOCK * w.C;
     w.q = w.covariance + w.C * w.C;
     w.next = w.q + w.R * w.C;
@@ -159,6 +158,6 @@ pl_status pca_fit(const pca_job *job, double *rows, double *variances)
             add_scaled(rows + r * C, w.turn[r * R + s], w.q + s * C, C);
     }
 done:
-    pl_free_aligned(memory);
+    pl_free_aligned(w.points);
     return status;
 }

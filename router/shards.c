@@ -78,11 +78,10 @@ static size_t repair_size(const sorting *s)
  * order. */
 static pl_status nearest_documents(sorting *s, int path, uint32_t *docs)
 {
-    void *memory = NULL;
+    candidate *candidates = NULL;
     pl_status status;
     PL_TRY(pl_try_alloc(s->n * (sizeof(candidate) + sizeof(double)),
-                        "filling empty shards", &memory));
-    candidate *candidates = memory;
+                        "filling empty shards", (void **)&candidates));
     s->costs = (double *)(candidates + s->n);
     s->path = path;
     PL_TRY(on_documents(s, cost_of_path));
@@ -93,20 +92,17 @@ static pl_status nearest_documents(sorting *s, int path, uint32_t *docs)
         docs[i] = candidates[i].document;
     qsort(docs, repair_size(s), sizeof *docs, rising);
 done:
-    pl_free_aligned(memory);
+    pl_free_aligned(candidates);
     return status;
 }
 
 static pl_status make_lists(sorting *s, pl_shards *out)
 {
-    void *memory = NULL;
-    PL_CHECK(pl_try_alloc(((size_t)out->n_paths + 1) * sizeof *out->first,
-                          "shard lists", &memory));
-    out->first = memory;
+    size_t P = (size_t)out->n_paths;
+    PL_CHECK(pl_try_alloc((P + 1) * sizeof *out->first, "shard lists",
+                          (void **)&out->first));
     /* Computes first[p] from the number of documents of each path. A path without
      * documents will get repair_size documents. */
-    size_t P = (size_t)out->n_paths;
-    memset(out->first, 0, (P + 1) * sizeof *out->first);
     for (size_t i = 0; i < s->n * s->top; ++i)
         ++out->first[s->nearest[i] + 1];
     for (size_t path = 0; path < P; ++path) {
@@ -116,9 +112,8 @@ static pl_status make_lists(sorting *s, pl_shards *out)
         }
         out->first[path + 1] += out->first[path];
     }
-    PL_CHECK(pl_try_alloc(out->first[out->n_paths] * sizeof *out->docs, "shard lists",
-                          &memory));
-    out->docs = memory;
+    PL_CHECK(pl_try_alloc(out->first[P] * sizeof *out->docs, "shard lists",
+                          (void **)&out->docs));
     /* documents are distributed in rising order, so every list is sorted */
     pl_status status = PL_OK;
     size_t *next = pl_alloc(P * sizeof *next);
@@ -128,8 +123,8 @@ static pl_status make_lists(sorting *s, pl_shards *out)
     for (size_t path = 0; path < P; ++path)
         if (next[path] == out->first[path])
             PL_TRY(nearest_documents(s, (int)path, out->docs + out->first[path]));
-    PL_TRY(pl_try_alloc(s->n * sizeof *out->path_of, "shard lists", &memory));
-    out->path_of = memory;
+    PL_TRY(pl_try_alloc(s->n * sizeof *out->path_of, "shard lists",
+                        (void **)&out->path_of));
     for (size_t i = 0; i < s->n; ++i)
         out->path_of[i] = s->nearest[i * s->top];
 done:
@@ -156,17 +151,15 @@ pl_status pl_shards_make(const pl_router *router, const float *features, size_t 
                  .top = (size_t)overlap,
                  .n_threads = pl_cpu_count()};
     size_t scratch = (size_t)s.n_threads * router_scratch_doubles(router);
-    void *memory = NULL;
     pl_status status;
     PL_TRY(pl_try_alloc(scratch * sizeof(double) + n_docs * s.top * sizeof(int),
-                        "dealing documents to shards", &memory));
-    s.scratch = memory;
+                        "dealing documents to shards", (void **)&s.scratch));
     s.nearest = (int *)(s.scratch + scratch);
     out->n_paths = router->n_paths;
     PL_TRY(on_documents(&s, rank_paths));
     PL_TRY(make_lists(&s, out));
 done:
-    pl_free_aligned(memory);
+    pl_free_aligned(s.scratch);
     if (status != PL_OK)
         pl_shards_clear(out);
     return status;

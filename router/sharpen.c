@@ -110,14 +110,12 @@ pl_status sharpen_fit(const sharpen_job *job, double *rows)
               .R = (size_t)job->rank,
               .K = (size_t)job->clusters,
               .rows = rows};
-    void *memory = NULL;
     pl_status status;
     size_t n = w.job->n, square = w.C * w.C;
     size_t doubles = w.K * w.C + 2 * square + w.C;
     PL_TRY(pl_try_alloc(doubles * sizeof(double) + w.K * sizeof(size_t) +
                             (n + w.K) * w.C * sizeof(float) + n * sizeof(int),
-                        "sharpening the router's features", &memory));
-    w.means = memory;
+                        "sharpening the router's features", (void **)&w.means));
     w.within = w.means + w.K * w.C;
     w.vectors = w.within + square;
     w.values = w.vectors + square;
@@ -155,6 +153,6 @@ pl_status sharpen_fit(const sharpen_job *job, double *rows)
         w.turned = true;
     }
 done:
-    pl_free_aligned(memory);
+    pl_free_aligned(w.means);
     return status;
 }
