@@ -15,8 +15,8 @@
  * The gap penalty of co2 (PL_GAP_NORM) divides D by a number Lambda that depends on
  * |D|. Only in this case two passes are made:
  *
- *   pass 1: measure_span over all spans -> |D| -> Lambda
- *   pass 2: step_span over all spans, with coefficients that contain Lambda
+ *   pass 1: only measures D over all spans -> |D| -> Lambda
+ *   pass 2: takes the step, with coefficients that contain Lambda
  *
  * Then fill() is called twice per block and must give the same bytes both times.
  *
@@ -47,7 +47,8 @@ typedef struct pass {
     void *context;
     size_t n;
     step_coefficients coefficients;
-    bool measures_step;
+    /* takes_step: else only |D|^2 of each span is added up, and no vector changes */
+    bool takes_step, measures_step;
     step_sums *sums;
 } pass;
 
@@ -56,7 +57,7 @@ static size_t smaller_size(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-static pl_status step_span(void *context, size_t item, int thread)
+static pl_status run_span(void *context, size_t item, int thread)
 {
     const pass *p = context;
     float mean[PL_OUTER_BLOCK] __attribute__((aligned(64)));
@@ -70,27 +71,12 @@ static pl_status step_span(void *context, size_t item, int thread)
                             .mean = mean,
                             .count = smaller_size(PL_OUTER_BLOCK, p->n - first)};
         PL_CHECK(p->fill(p->context, first, block.count, mean));
-        p->kernels->step(&p->coefficients, &block, p->measures_step, &sums);
+        if (p->takes_step)
+            p->kernels->step(&p->coefficients, &block, p->measures_step, &sums);
+        else
+            sums.mean += p->kernels->squares(mean, block.count);
     }
     p->sums[item] = sums;
-    return PL_OK;
-}
-
-/* Adds up |D|^2 of a span, and changes no vector. The step needs Lambda, which depends
- * on |D|. */
-static pl_status measure_span(void *context, size_t item, int thread)
-{
-    const pass *p = context;
-    float mean[PL_OUTER_BLOCK] __attribute__((aligned(64)));
-    double total = 0;
-    size_t end = smaller_size((item + 1) * STEP_SPAN, p->n);
-    (void)thread;
-    for (size_t first = item * STEP_SPAN; first < end; first += PL_OUTER_BLOCK) {
-        size_t count = smaller_size(PL_OUTER_BLOCK, p->n - first);
-        PL_CHECK(p->fill(p->context, first, count, mean));
-        total += p->kernels->squares(mean, count);
-    }
-    p->sums[item].mean = total;
     return PL_OK;
 }
 
@@ -147,7 +133,7 @@ pl_status pl_outer_merge(const pl_outer_step *step, pl_outer_state *state, size_
 {
     pl_status status = PL_OK;
     size_t n_spans = (n + STEP_SPAN - 1) / STEP_SPAN;
-    void *sums = NULL;
+    step_sums *sums = NULL;
     double gap = 1;
     memset(report, 0, sizeof *report);
     if (step->method == PL_METHOD_NOLOCO || step->n_contributors < 1)
@@ -166,8 +152,8 @@ pl_status pl_outer_merge(const pl_outer_step *step, pl_outer_state *state, size_
                        "the state counts %d arrivals since the last momentum step, but "
                        "the buffer is %d",
                        state->arrivals, step->buffer);
-    PL_CHECK(pl_try_alloc((n_spans + 1) * sizeof(step_sums), "sums of an outer step",
-                          &sums));
+    PL_CHECK(pl_try_alloc((n_spans + 1) * sizeof *sums, "sums of an outer step",
+                          (void **)&sums));
     pass p = {.kernels = step_kernels_best(),
               .state = state,
               .fill = fill,
@@ -175,17 +161,18 @@ pl_status pl_outer_merge(const pl_outer_step *step, pl_outer_state *state, size_
               .n = n,
               .measures_step = pl_outer_depends_on_gap(step),
               .sums = sums};
-    if (pl_outer_depends_on_gap(step)) {
+    if (p.measures_step) {
         /* Lambda: state->displacement was set before this step */
-        PL_TRY(pl_parallel(n_threads, n_spans, measure_span, &p));
+        PL_TRY(pl_parallel(n_threads, n_spans, run_span, &p));
         const double rescale = step->rescale ? sqrt((double)step->n_contributors) : 1;
         const double norm = rescale * sqrt(sum_spans(p.sums, n_spans).mean);
         gap = 1 + state->displacement / (norm + 1e-12);
     }
     p.coefficients = coefficients_of(step, state, gap);
-    PL_TRY(pl_parallel(n_threads, n_spans, step_span, &p));
+    p.takes_step = true;
+    PL_TRY(pl_parallel(n_threads, n_spans, run_span, &p));
     step_sums total = sum_spans(p.sums, n_spans);
-    if (pl_outer_depends_on_gap(step))
+    if (p.measures_step)
         state->displacement = sqrt(total.step);
     if (step->method == PL_METHOD_DELAYED_NESTEROV)
         state->arrivals = (state->arrivals + 1) % step->buffer;
