@@ -105,12 +105,12 @@ static pl_status score_part(const pl_route_job *job, size_t first, size_t n,
 {
     const pl_topology *t = pl_scorer_topology(job->scorer);
     const int n_paths = pl_topology_n_paths(t);
-    void *losses = NULL;
+    float *losses = NULL;
     pl_status status;
     PL_TRY(pl_try_alloc(targets * (size_t)n_paths * sizeof(float),
-                        "losses of every path", &losses));
+                        "losses of every path", (void **)&losses));
     for (int path = 0; path < n_paths; ++path) {
-        float *own = (float *)losses + (size_t)path * targets;
+        float *own = losses + (size_t)path * targets;
         for (size_t i = 0; job->closed && job->closed[path] && i < targets; ++i)
             own[i] = NAN;
         if (job->closed && job->closed[path])
@@ -153,19 +153,16 @@ pl_status pl_score_routes(const pl_route_job *job, const pl_routes *out)
     const int n_paths = pl_topology_n_paths(t);
     const size_t bytes = pl_topology_path_params(t) * sizeof(float);
     const size_t most = job->most_bytes / ((size_t)n_paths * sizeof(float));
-    size_t targets;
     void *params = NULL;
     pl_status status;
     PL_TRY(pl_check_paths(job->path_of, job->n, n_paths));
     PL_TRY(pl_try_alloc(bytes, "a path's parameters", &params));
     for (size_t first = 0, n; first < job->n; first += n) {
         /* the losses of these documents fit into most_bytes; at least one document */
-        targets = n_targets_of(job, first);
-        for (n = 1; first + n < job->n; ++n) {
-            if (targets + n_targets_of(job, first + n) > most)
-                break;
+        size_t targets = n_targets_of(job, first);
+        for (n = 1;
+             first + n < job->n && targets + n_targets_of(job, first + n) <= most; ++n)
             targets += n_targets_of(job, first + n);
-        }
         PL_TRY(score_part(job, first, n, targets, params, out));
     }
 done:
