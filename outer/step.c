@@ -215,15 +215,12 @@ pl_status pl_update_list_mean(void *list, size_t first, size_t count, float *mea
                 quad.values[i] = (const uint8_t *)view[i].values + 2 * (first + done);
                 quad.weights[i] = view[i].weight;
             }
-            const uint8_t *values = view->values;
+            const size_t at = (view->is_bf16 ? 2 : 4) * (first + done);
             if (four)
                 kernels->add_four(mean + done, &quad, u == 0, n);
-            else if (view->is_bf16)
-                kernels->add_bf16(mean + done, values + 2 * (first + done),
-                                  view->weight, u == 0, n);
             else
-                kernels->add_float(mean + done, values + 4 * (first + done),
-                                   view->weight, u == 0, n);
+                kernels->add(mean + done, (const uint8_t *)view->values + at,
+                             view->is_bf16, view->weight, u == 0, n);
             u += four ? 4 : 1;
         }
     }
