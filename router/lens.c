@@ -35,7 +35,7 @@ void lens_clear(lens *l)
 
 typedef struct rows_fit {
     const lens *lens;
-    const lens_options *options;
+    const pl_router_options *options;
     const float *features;
     size_t n;
     size_t white;    /* number of whitened components */
@@ -94,10 +94,10 @@ static pl_status whiten_points(void *context, size_t item, int thread)
 }
 
 static pl_status fit_rows(lens *l, const float *features, size_t n,
-                          const lens_options *options)
+                          const pl_router_options *options)
 {
     size_t C = (size_t)l->dim, R = (size_t)l->rank, white = R;
-    if (options->rounds > 0 && white < WHITE)
+    if (options->sharpen > 0 && white < WHITE)
         white = C < WHITE ? C : WHITE;
     rows_fit f = {.lens = l,
                   .options = options,
@@ -120,10 +120,10 @@ static pl_status fit_rows(lens *l, const float *features, size_t n,
                              .dim = (int)f.white,
                              .rank = (int)(R < f.white ? R : f.white),
                              .clusters = most < CLUSTERS ? (int)most : CLUSTERS,
-                             .rounds = options->rounds,
+                             .rounds = options->sharpen,
                              .seed = options->seed,
                              .n_threads = options->n_threads};
-    const bool turned = options->rounds > 0 && f.white > 0 && job.clusters > 1;
+    const bool turned = options->sharpen > 0 && f.white > 0 && job.clusters > 1;
     if (turned) {
         const size_t n_items = (f.n_sample + POINTS_A_ITEM - 1) / POINTS_A_ITEM;
         PL_TRY(pl_parallel(job.n_threads, n_items, whiten_points, &f));
@@ -147,7 +147,7 @@ done:
  * With `standardize`, a column that does not vary gets scale 0; otherwise every scale
  * is 1. Then fits the rows, if the lens has some. */
 pl_status lens_fit(lens *l, const float *features, size_t n,
-                   const lens_options *options)
+                   const pl_router_options *options)
 {
     size_t C = (size_t)l->dim;
     double *sum = pl_alloc(2 * C * sizeof *sum), *square = sum + C;

@@ -232,12 +232,7 @@ static pl_status alloc_fit(fit *f)
 static pl_status fit_all(fit *f)
 {
     const pl_router_options *options = f->options;
-    lens_options view = {.standardize = options->standardize,
-                         .unit = options->unit,
-                         .rounds = options->sharpen,
-                         .seed = options->seed,
-                         .n_threads = options->n_threads};
-    PL_CHECK(lens_fit(&f->router->lens, f->features, f->n, &view));
+    PL_CHECK(lens_fit(&f->router->lens, f->features, f->n, options));
     /* Product k-means: components are sorted by importance and given to the parts in
      * turn, so that every level gets important components. */
     pl_router *router = f->router;
