@@ -2,15 +2,15 @@
  *
  * Speed is in bytes of the fp32 update per second. The best of several passes counts,
  * because other work on the machine can only add time. A codec encodes with a residual
- * if training with it would keep one, or if the field `residual` of
- * the row says so. The error is the error of one message alone: it includes the part
- * that the residual would correct in later messages. */
+ * if training with it would keep one, or if the field `residual` of the row says so.
+ * The error is the error of one message alone: it includes the part that the residual
+ * would correct in later messages. */
 #include "measure/measure.h"
 #include "measure/update_internal.h"
 
 #include <math.h>
 
-enum { PASSES = 9 };
+enum { PASSES = 9, CONTRIBUTORS = 4 };
 
 typedef struct row {
     const char *label, *codec;
@@ -52,6 +52,12 @@ enum { N_ROWS = sizeof rows / sizeof *rows };
  * the error of the first pass, and the best times of all passes. */
 static pl_status measure_row(measurement *m, row *r)
 {
+    const pl_topology *t = m->update.topology;
+    const pl_codec_round round = {.seed = 1,
+                                  .n_contributors = CONTRIBUTORS,
+                                  .weight = 1.0f,
+                                  .scale_exponent =
+                                      pl_codec_exponent(m->norm, m->update.n)};
     pl_codec_options o;
     PL_CHECK(pl_codec_options_default(r->codec, &o));
     r->residual = r->residual || pl_codec_drops_much(&o);
@@ -63,17 +69,15 @@ static pl_status measure_row(measurement *m, row *r)
     for (int i = 0; i < PASSES; i++) {
         double encode_s = 0, add_s = 0;
         uint64_t n_bytes = 0;
-        for (int slot = 0; slot < pl_topology_n_slots(m->update.topology); slot++) {
-            measure_module of;
+        for (int slot = 0; slot < pl_topology_n_slots(t); slot++) {
             double norm = 0;
-            PL_CHECK(measure_update_module(&m->update, m->norm, slot, &of));
-            const pl_slot *s = of.slot;
+            const pl_slot *s = pl_topology_slot(t, slot);
             float *residual = r->residual ? m->residual + s->offset : NULL;
             pl_buf_clear(&m->message);
             double start = pl_now();
-            PL_CHECK(pl_codec_encode_module(&o, of.parts, of.n_parts, &of.round,
-                                            m->update.values + s->offset, residual,
-                                            &m->message));
+            PL_CHECK(pl_codec_encode_update(
+                &o, t, pl_topology_module_of_path(t, slot, 0), &round,
+                m->update.values + s->offset, residual, &m->message));
             double middle = pl_now();
             PL_CHECK(pl_codec_add(m->message.data, m->message.len, s->n_params, 1.0f,
                                   m->sum + s->offset, &norm));
@@ -126,7 +130,7 @@ pl_status measure_codec(bool json, const char *folder)
         pl_json_set_int(o, "params", (int64_t)m.update.n);
         pl_json_set_real(o, "update_norm", m.norm);
         pl_json_set_real(o, "copy_gb_per_s", speed(&m, m.copy_s));
-        pl_json_set_int(o, "contributors", BENCH_CONTRIBUTORS);
+        pl_json_set_int(o, "contributors", CONTRIBUTORS);
         for (int i = 0; i < N_ROWS; i++) {
             const row *r = &rows[i];
             pl_json *entry = pl_json_object();

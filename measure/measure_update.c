@@ -167,19 +167,3 @@ done:
     pl_backend_close(&be);
     return status;
 }
-
-pl_status measure_update_module(const measure_update *update, double norm, int slot,
-                                measure_module *out)
-{
-    int module = pl_topology_module_of_path(update->topology, slot, 0);
-    out->slot = pl_topology_slot(update->topology, slot);
-    out->round = (pl_codec_round){.seed = 1,
-                                  .n_contributors = BENCH_CONTRIBUTORS,
-                                  .weight = 1.0f,
-                                  .scale_exponent = pl_codec_exponent(norm, update->n)};
-    if (out->slot->n_tensors > BENCH_PARTS_MAX)
-        return pl_fail(PL_ERR_UNSUPPORTED, "%s has more than %d tensors",
-                       out->slot->name, BENCH_PARTS_MAX);
-    out->n_parts = pl_codec_parts(update->topology, module, out->parts);
-    return PL_OK;
-}

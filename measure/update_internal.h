@@ -18,14 +18,4 @@ typedef struct measure_update {
 pl_status measure_update_read(const char *folder, measure_update *out);
 /* Trains `laptop` on random text for 60 steps; the update: of the last 20. */
 pl_status measure_update_train(measure_update *out);
-/* Gets what a codec needs for the module of a slot; `norm`: of the whole update. */
-enum { BENCH_PARTS_MAX = 4096, BENCH_CONTRIBUTORS = 4 };
-typedef struct measure_module {
-    const pl_slot *slot; /* the module's values begin at slot->offset */
-    pl_codec_round round;
-    int n_parts;
-    pl_codec_part parts[BENCH_PARTS_MAX];
-} measure_module;
-pl_status measure_update_module(const measure_update *update, double norm, int slot,
-                                measure_module *out);
 void measure_update_free(measure_update *update);
