@@ -144,24 +144,6 @@ typedef struct pass {
     float *losses;
 } pass;
 
-/* Appends the windows of a document in which at least one target counts that no window
- * before has counted. A blank document has no such window. */
-static void cut_document(pass *p, uint32_t number, size_t row, uint64_t place)
-{
-    const pl_token_doc *doc = pl_tokens_doc(p->tokens, number);
-    const uint32_t T = (uint32_t)p->scorer->options.context;
-    const uint32_t S = (uint32_t)p->scorer->options.step, prefix = (uint32_t)p->prefix;
-    uint32_t n_targets =
-        pl_tokens_is_blank(p->tokens, number) ? 0 : pl_doc_targets(doc);
-    for (uint32_t at = 0; at < n_targets; at += S) {
-        uint32_t length = n_targets - at < T ? n_targets - at : T;
-        const uint32_t skip = pl_window_skip(at, prefix, T, S);
-        if (skip < length)
-            p->windows[p->n_windows++] =
-                (window){row, doc->first + at, place + at, length, skip};
-    }
-}
-
 /* A batch is as wide as its longest window. */
 static pl_status score_batch(void *context, size_t item, int thread)
 {
@@ -203,7 +185,8 @@ static pl_status score_batch(void *context, size_t item, int thread)
 static pl_status run_pass(pass *p, const uint32_t *docs, size_t n)
 {
     const size_t batch = (size_t)p->scorer->options.batch;
-    const size_t step = (size_t)p->scorer->options.step;
+    const uint32_t T = (uint32_t)p->scorer->options.context;
+    const uint32_t S = (uint32_t)p->scorer->options.step;
     size_t most = 0; /* upper bound of the number of windows */
     if (!p->scorer->loaded)
         return pl_fail(PL_ERR_ARG, "a scorer was used before parameters were loaded");
@@ -213,15 +196,26 @@ static pl_status run_pass(pass *p, const uint32_t *docs, size_t n)
                 PL_ERR_ARG,
                 "document %u does not exist: the token file has %u documents", docs[i],
                 pl_tokens_n_docs(p->tokens));
-        most += (pl_doc_targets(pl_tokens_doc(p->tokens, docs[i])) + step - 1) / step;
+        most += pl_doc_targets(pl_tokens_doc(p->tokens, docs[i])) / S + 1;
     }
     PL_CHECK(pl_try_alloc(most * (sizeof(window) + sizeof(double)),
                           "evaluation windows", (void **)&p->windows));
     p->nats = (double *)(p->windows + most);
     uint64_t place = 0;
+    /* Cuts the windows of each document in which at least one target counts that no
+     * window before has counted. A blank document has no such window. */
     for (size_t i = 0; i < n; ++i) {
-        cut_document(p, docs[i], i, place);
-        place += pl_doc_targets(pl_tokens_doc(p->tokens, docs[i]));
+        const pl_token_doc *doc = pl_tokens_doc(p->tokens, docs[i]);
+        const uint32_t n_targets = pl_doc_targets(doc);
+        const bool blank = pl_tokens_is_blank(p->tokens, docs[i]);
+        for (uint32_t at = 0; at < n_targets && !blank; at += S) {
+            const uint32_t length = n_targets - at < T ? n_targets - at : T;
+            const uint32_t skip = pl_window_skip(at, (uint32_t)p->prefix, T, S);
+            if (skip < length)
+                p->windows[p->n_windows++] =
+                    (window){i, doc->first + at, place + at, length, skip};
+        }
+        place += n_targets;
     }
     return pl_parallel(p->scorer->n_lanes, (p->n_windows + batch - 1) / batch,
                        score_batch, p);

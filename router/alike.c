@@ -66,22 +66,6 @@ static pl_status hash_rows(void *context, size_t item, int thread)
     return PL_OK;
 }
 
-/* Writes to *out the heaviest of these groups, if it is heavier than the group in *out.
- * `order` [n] lists the rows group by group. */
-static void find_heaviest(const row_table *t, const double *weights,
-                          const size_t *order, size_t n, pl_alike *out)
-{
-    for (size_t i = 0, end; i < n; i = end) {
-        pl_alike group = {0};
-        end = router_group_end(t->rows, n, t->row_bytes, order, i);
-        for (; group.n_docs < end - i; ++group.n_docs)
-            group.weight += weights ? weights[order[i + group.n_docs]] : 1.0;
-        if (group.weight > out->weight ||
-            (group.weight == out->weight && group.n_docs > out->n_docs))
-            *out = group;
-    }
-}
-
 /* Sorts the documents by the hashes of their features, and compares only the features
  * of documents with equal hashes. The reason is that the features may be a file on
  * disk: this way most of the file is read only once, and in order. */
@@ -104,7 +88,15 @@ pl_status pl_router_heaviest_alike(const float *features, size_t n, int dim,
             order[end] = t.hashed[end].row;
         if (end - i > 1)
             qsort_r(order + i, end - i, sizeof *order, by_row_bytes, &t);
-        find_heaviest(&t, weights, order + i, end - i, out);
+        for (size_t first = i, next; first < end; first = next) {
+            pl_alike group = {0};
+            next = router_group_end(t.rows, end, t.row_bytes, order, first);
+            for (; group.n_docs < next - first; ++group.n_docs)
+                group.weight += weights ? weights[order[first + group.n_docs]] : 1.0;
+            if (group.weight > out->weight ||
+                (group.weight == out->weight && group.n_docs > out->n_docs))
+                *out = group;
+        }
     }
     pl_free_aligned(t.hashed);
     return status;

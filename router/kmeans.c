@@ -106,19 +106,6 @@ static size_t draw_point(const work *w, uint64_t stream)
     return last_positive;
 }
 
-static pl_status seed_centroids(work *w, int restart)
-{
-    uint64_t stream = pl_stream("kmeans", (uint64_t)w->job->level, (uint64_t)restart);
-    for (w->n_seeded = 0; w->n_seeded < w->job->k;) {
-        size_t i = draw_point(w, stream);
-        memcpy(centroid(w, w->n_seeded), point(w, i),
-               (size_t)w->job->dim * sizeof(float));
-        ++w->n_seeded;
-        PL_CHECK(pl_parallel(w->job->n_threads, point_items(w), shrink_distances, w));
-    }
-    return PL_OK;
-}
-
 /* ---- Lloyd ---- */
 
 static pl_status assign_points(void *context, size_t item, int thread)
@@ -256,7 +243,13 @@ pl_status kmeans_fit(const kmeans_job *job, float *centroids, int *label)
     PL_TRY(alloc_work(&w));
     for (int restart = 0; restart < job->restarts; ++restart) {
         double total = 0.0;
-        PL_TRY(seed_centroids(&w, restart));
+        uint64_t stream = pl_stream("kmeans", (uint64_t)job->level, (uint64_t)restart);
+        for (w.n_seeded = 0; w.n_seeded < job->k;) {
+            size_t i = draw_point(&w, stream);
+            memcpy(centroid(&w, w.n_seeded++), point(&w, i),
+                   (size_t)job->dim * sizeof(float));
+            PL_TRY(pl_parallel(job->n_threads, point_items(&w), shrink_distances, &w));
+        }
         PL_TRY(lloyd(&w, &total));
         if (restart == 0 || total < least) {
             least = total;
