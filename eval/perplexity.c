@@ -69,20 +69,20 @@ pl_status pl_counted_bytes(const pl_tokens *tokens, uint32_t doc, int prefix,
     const pl_token_doc *d = pl_tokens_doc(tokens, doc);
     size_t first = prefix > 1 ? (size_t)prefix : 1, n = d->n_tokens;
     pl_buf all = {0}, before = {0};
-    void *memory = NULL;
+    int32_t *ids = NULL;
     pl_status status = PL_OK;
     *bytes = 0;
     if (n <= first)
         return PL_OK;
-    PL_TRY(pl_try_alloc(n * sizeof(int32_t), "a document's tokens", &memory));
-    pl_tokens_copy(tokens, d->first, n, memory);
-    PL_TRY(pl_tokenizer_decode(tokenizer, memory, n, &all));
-    PL_TRY(pl_tokenizer_decode(tokenizer, memory, first, &before));
+    PL_TRY(pl_try_alloc(n * sizeof *ids, "a document's tokens", (void **)&ids));
+    pl_tokens_copy(tokens, d->first, n, ids);
+    PL_TRY(pl_tokenizer_decode(tokenizer, ids, n, &all));
+    PL_TRY(pl_tokenizer_decode(tokenizer, ids, first, &before));
     *bytes = all.len - before.len;
     for (size_t i = first; i < n; i++)
-        *lost = *lost || ((const int32_t *)memory)[i] == PL_TOKEN_UNK;
+        *lost = *lost || ids[i] == PL_TOKEN_UNK;
 done:
-    pl_free_aligned(memory);
+    pl_free_aligned(ids);
     pl_buf_destroy(&all);
     pl_buf_destroy(&before);
     return status;

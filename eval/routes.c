@@ -1,18 +1,7 @@
 /* Compares ways to choose a document's path. The losses of all targets of the documents
  * on all paths are one matrix, and the result of each way to choose is a sum over parts
- * of this matrix. So all ways are compared with the same parameters.
- *
- *   router       one path per document: the path that the caller gives
- *   likelihood   one path per document: the path under which the prefix is likeliest,
- *                p = argmin_p sum of its losses of the targets within the prefix
- *   rerouted     the rule "history W" of every.c, by which `generate` and `serve`
- *                choose the path again; W is the length of the prefix
- *   best         in hindsight, the path that predicts the document's counted targets
- *                best
- *   best pieces  in hindsight, the path that predicts each piece of W targets best
- *
- * Among paths with equal sums the first is chosen. A path whose losses are NaN is
- * chosen only if the losses of all paths are NaN. */
+ * of this matrix. So all ways (pl_route) are compared with the same parameters. Among
+ * paths with equal sums the first is chosen. */
 #include "eval/routes.h"
 #include <math.h>
 #include <string.h>

@@ -2,10 +2,8 @@
  * all methods, step_method.h their coefficients; step_kernel.c has the loops over a
  * block.
  *
- * Purpose. A module may have hundreds of millions of values, and memory bandwidth
- * limits the speed of the step. So pl_outer_merge takes D (the mean of the updates)
- * block by block, and uses each block while it is in the cache. A caller need not store
- * D; a home does (pl_arith_step), and pl_outer_apply copies it block by block:
+ * Memory bandwidth limits the speed of the step. So pl_outer_merge takes D (the mean of
+ * the updates) block by block, and uses each block while it is in the cache:
  *
  *   module   |---------- span ----------|---------- span ----------|-- span --|
  *   span     |block|block|block| ...      256 blocks; what one thread takes at a time
@@ -21,11 +19,9 @@
  * Then fill() is called twice per block and must give the same bytes both times.
  *
  * Invariants
- *   - The result has the same bits for every number of threads. A span is summed by one
- *     thread in the order of its blocks, and the sums of the spans are added in their
- *     order (sum_spans).
- *   - The result has the same bits on every machine, because blocks have a fixed
- *     length, and no kernel contracts products and sums.
+ *   - The result has the same bits for every number of threads, because the sums of
+ *     spans are added in their order (sum_spans), and on every machine, because blocks
+ *     have a fixed length and no kernel contracts products and sums.
  *   - pl_l2_norm uses the same blocks and spans, so it equals the norm that a step
  *     reports.
  *   - After an error the vectors may be partly changed. The caller discards the
