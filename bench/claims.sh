@@ -21,25 +21,23 @@ pathloom=${PATHLOOM:-$root/build/release/pathloom}
 export PATHLOOM="$pathloom"
 quick='' seeds='' only='' out='' broken=''
 holding='S1 S3 S7 S12'
+
+fail() { # code, sentence
+    echo "claims.sh: $2" >&2
+    exit "$1"
+}
+
+needs_value() { # the remaining words of the command line
+    [ $# -gt 1 ] || fail 64 "$1 needs a value"
+}
+
 while [ $# -gt 0 ]; do
     case $1 in
     --quick) quick=1 ;;
-    --seeds | --only | --out)
-        [ $# -gt 1 ] || {
-            echo "claims.sh: $1 needs a value" >&2
-            exit 64
-        }
-        case $1 in
-        --seeds) seeds=$2 ;;
-        --only) only=$2 ;;
-        --out) out=$2 ;;
-        esac
-        shift
-        ;;
-    -*)
-        echo "claims.sh: there is no option $1; the top of bench/claims.sh lists the options" >&2
-        exit 64
-        ;;
+    --seeds) needs_value "$@" && seeds=$2 && shift ;;
+    --only) needs_value "$@" && only=$2 && shift ;;
+    --out) needs_value "$@" && out=$2 && shift ;;
+    -*) fail 64 "there is no option $1; the top of bench/claims.sh lists the options" ;;
     *) break ;;
     esac
     shift
@@ -63,10 +61,8 @@ mkdir -p "$out"
 out=$(realpath "$out")
 # Runs with other settings cannot be compared with those of this call.
 [ -s "$out/settings" ] || echo "$common" >"$out/settings"
-[ "$(cat "$out/settings")" = "$common" ] || {
-    echo "claims.sh: the runs in $out have other settings; delete this folder, or choose another with --out" >&2
-    exit 64
-}
+[ "$(cat "$out/settings")" = "$common" ] ||
+    fail 64 "the runs in $out have other settings; delete this folder, or choose another with --out"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' INT TERM
@@ -145,10 +141,7 @@ run() { # name, key=value...
     # shellcheck disable=SC2086 # words without blanks
     sh "$root/bench/quality.sh" "$train" "$valid" "$out/$name" "$seeds" $common \
         ${tokenizer:+"$tokenizer"} "$@" \
-        >"$out/$name.md" || {
-        echo "claims.sh: $name did not train; the logs are in $out/$name" >&2
-        exit 1
-    }
+        >"$out/$name.md" || fail 1 "$name did not train; the logs are in $out/$name"
     seconds=$((seconds + $(date +%s) - began))
 }
 
@@ -202,12 +195,10 @@ row() { # claim, text, paper, here, passes if, verdict
     seconds=0
 }
 
-verdict() { # the exit codes of `holds`, one per condition
-    for code in "$@"; do
-        [ "$code" = 0 ] || {
-            echo fail
-            return
-        }
+verdict() { # rule, limit, values of each condition: prints whether all hold
+    while [ $# -gt 0 ]; do
+        holds "$1" "$2" "$3" || { echo fail && return; }
+        shift 3
     done
     echo pass
 }
@@ -216,17 +207,11 @@ mean() { # values
     echo "$1" | awk '{ for (i = 1; i <= NF; i++) sum += $i; print sum / NF }'
 }
 
-check() { # rule, limit, values: prints 0 or 1
-    if holds "$@"; then echo 0; else echo 1; fi
-}
-
-table_head() {
+seconds=0 control=''
+{
     echo "| | claim | paper | here, per seed | passes if | | time |"
     echo "|---|---|---|---|---|---|---|"
-}
-
-seconds=0 control=''
-table_head | tee "$work/table"
+} | tee "$work/table"
 run 2x2 topology.levels=2x2 eval.baselines=dense,diloco,dense-eq
 # All further runs on this text use the same tokenizer, which takes long to train.
 tokenizer=data.tokenizer=$out/2x2/seed$first/data/tokenizer.model
@@ -236,7 +221,7 @@ if wanted S1; then
     steps_ratio=$(ratio 2x2 mix 2x2 dense) token_ratio=$(ratio 2x2 mix 2x2 diloco)
     row S1 "a mixture is better than one model with the same steps, and than DiLoCo with the same tokens" \
         "0.770, 0.828" "$steps_ratio; $token_ratio" "each at most 0.90; 0.97" \
-        "$(verdict "$(check each 0.90 "$steps_ratio")" "$(check each 0.97 "$token_ratio")")"
+        "$(verdict each 0.90 "$steps_ratio" each 0.97 "$token_ratio")"
 fi
 
 if wanted S2 || wanted S3 || wanted S4 || wanted S5 || wanted S7; then
@@ -248,7 +233,7 @@ if wanted S2; then
     to_8=$(ratio 2x4 mix 2x2 mix) to_16=$(ratio 4x4 mix 2x4 mix)
     row S2 "more paths are better at equal steps per path: from 4 to 8 and from 8 to 16 paths" \
         "0.90, 0.93 (each for two doublings)" "$to_8; $to_16" "mean at most 0.98 per doubling" \
-        "$(verdict "$(check mean 0.98 "$to_8")" "$(check mean 0.98 "$to_16")")"
+        "$(verdict mean 0.98 "$to_8" mean 0.98 "$to_16")"
 fi
 
 if wanted S3; then
@@ -256,7 +241,7 @@ if wanted S3; then
         topology.head=common eval.baselines=none
     with=$(ratio 4x4 mix 4x4-shared mix)
     row S3 "path-specific modules make the paths better (4x4)" 0.95 "$with" "mean at most 0.98" \
-        "$(verdict "$(check mean 0.98 "$with")")"
+        "$(verdict mean 0.98 "$with")"
 fi
 
 if wanted S4; then
@@ -267,8 +252,8 @@ if wanted S4; then
     one=$(ratio 4x4-em1 mix 4x4-held mix) two=$(ratio 4x4-em2 mix 4x4-em1 mix)
     row S4 "dealing documents by scores is better than by k-means; a second round gains less" "0.959" \
         "$one; then $two" "mean at most 0.985; second gain below the first" \
-        "$(verdict "$(check mean 0.985 "$one")" \
-            "$(check mean "$(mean "$two")" "$(mean "$one")")")"
+        "$(verdict mean 0.985 "$one" \
+            mean "$(mean "$two")" "$(mean "$one")")"
 fi
 
 # Writes about 400 documents, each cut at the first end of a line after 1,000 bytes. A
@@ -308,7 +293,7 @@ if wanted S5; then
     best=$(ratio_of_best early)
     row S5 "each path may answer with an earlier version (16 paths, 400 short documents)" \
         "0.986, 0.958 with small shards" "$best" "mean at most 0.995, none above 1.002" \
-        "$(verdict "$(check mean 0.995 "$best")" "$(check each 1.002 "$best")")"
+        "$(verdict mean 0.995 "$best" each 1.002 "$best")"
 fi
 
 if wanted S6; then
@@ -324,7 +309,7 @@ if wanted S6; then
     row S6 "one level of many experts overfits, a grid of as many paths does not (32 paths)" \
         "1.05; 0.97" "flat 32 / flat 16 $flat; grid 4x8 / flat 32 $grid" \
         "mean at least 1.02; at most 1" \
-        "$(verdict "$(check mean "$(mean "$flat")" 1.02)" "$(check mean 1 "$grid")")"
+        "$(verdict mean "$(mean "$flat")" 1.02 mean 1 "$grid")"
 fi
 
 if wanted S7; then
@@ -358,7 +343,7 @@ if wanted S8; then
         eval.baselines=none
     same=$(ratio noloco mix diloco mix)
     row S8 "NoLoCo, without an all-reduce, is as good as DiLoCo ($replicas replicas)" "0.99 to 1.01" "$same" \
-        "mean within 2 %" "$(verdict "$(check near 0.02 "$same")")"
+        "mean within 2 %" "$(verdict near 0.02 "$same")"
 fi
 
 if wanted S9; then
@@ -368,7 +353,7 @@ if wanted S9; then
         eval.baselines=none
     sync=$(ratio 2x2 mix 2x2-sync mix)
     row S9 "merging every $tau steps is as good as after every step (2x2)" \
-        "0.96 to 1.04" "$sync" "mean within 3 %" "$(verdict "$(check near 0.03 "$sync")")"
+        "0.96 to 1.04" "$sync" "mean within 3 %" "$(verdict near 0.03 "$sync")"
 fi
 
 # Prints the share of the workers' time, in percent, that is lost on a link of 50 Mb/s,
@@ -411,7 +396,7 @@ if wanted S11; then
     run 2x2-i8 topology.levels=2x2 codec.name=i8 eval.baselines=none
     tagc=$(ratio 2x2-tagc mix 2x2 mix) i8=$(ratio 2x2-i8 mix 2x2 mix)
     row S11 "TAGC's codec costs little quality (for comparison, i8: $i8)" \
-        "1.00 to 1.04" "$tagc" "mean at most 1.03" "$(verdict "$(check mean 1.03 "$tagc")")"
+        "1.00 to 1.04" "$tagc" "mean at most 1.03" "$(verdict mean 1.03 "$tagc")"
 fi
 
 # Repeats the training of 2x2 with the first seed, and kills workers during it. The
@@ -446,10 +431,7 @@ if wanted S12; then
     seconds=$((seconds + $(date +%s) - began))
     heads_of "$out/2x2/seed$first" >"$work/a"
     heads_of "$out/kills" >"$work/b"
-    [ -s "$work/a" ] || {
-        echo "claims.sh: \`store ls\` found no modules of mix in $out/2x2/seed$first" >&2
-        exit 1
-    }
+    [ -s "$work/a" ] || fail 1 "\`store ls\` found no modules of mix in $out/2x2/seed$first"
     row S12 "workers that die change nothing ($kills killed while 2x2 trained)" "not claimed" \
         "$(wc -l <"$work/a") modules, $(comm -12 "$work/a" "$work/b" | wc -l) with equal bytes" \
         "all equal" "$(cmp -s "$work/a" "$work/b" && echo pass || echo fail)"
@@ -460,7 +442,5 @@ fi
     echo "The paper's columns are ratios of perplexities at its own sizes."
 } | tee -a "$work/table"
 cp "$work/table" "$out/claims.md"
-[ -z "$broken" ] || {
-    echo "claims.sh: failed, although docs/results/claims.md says that they hold:$broken" >&2
-    exit 1
-}
+[ -z "$broken" ] ||
+    fail 1 "failed, although docs/results/claims.md says that they hold:$broken"

@@ -192,10 +192,9 @@ bool config_is_baseline(const char *name)
 
 bool config_wants(const config *c, const char *baseline)
 {
-    char copy[PL_KEY_TEXT_MAX], *rest = NULL;
+    char copy[PL_KEY_TEXT_MAX], *rest = copy;
     pl_copy_text(copy, sizeof copy, c->baselines);
-    for (char *word = strtok_r(copy, ", ", &rest); word;
-         word = strtok_r(NULL, ", ", &rest))
+    for (char *word; (word = strtok_r(rest, ", ", &rest));)
         if (strcmp(word, baseline) == 0)
             return true;
     return false;
@@ -275,12 +274,11 @@ pl_status config_spec(const config *c, pl_topology_spec *out)
     memset(out, 0, sizeof *out);
     PL_CHECK(pl_topology_parse_levels(c->levels, out));
     const int n_levels = out->n_levels;
-    char copy[PL_KEY_TEXT_MAX], *rest = NULL;
+    char copy[PL_KEY_TEXT_MAX], *rest = copy;
     int n = 0;
     int64_t sum = 0;
     pl_copy_text(copy, sizeof copy, c->level_blocks);
-    for (char *word = strtok_r(copy, ", ", &rest); word;
-         word = strtok_r(NULL, ", ", &rest)) {
+    for (char *word; (word = strtok_r(rest, ", ", &rest));) {
         int64_t value = 0;
         if (pl_parse_int(word, &value) != PL_OK || value < 1 || value > PL_BLOCKS_MAX ||
             n == n_levels)
@@ -436,10 +434,9 @@ pl_status config_check(const config *c)
     pl_outer outer;
     PL_CHECK(check_listener(c, "net.hub", c->hub_bind));
     PL_CHECK(check_listener(c, "net.home", c->home_bind));
-    char copy[PL_KEY_TEXT_MAX], *rest = NULL;
+    char copy[PL_KEY_TEXT_MAX], *rest = copy;
     pl_copy_text(copy, sizeof copy, c->baselines);
-    for (char *word = strtok_r(copy, ", ", &rest); word;
-         word = strtok_r(NULL, ", ", &rest)) {
+    for (char *word; (word = strtok_r(rest, ", ", &rest));) {
         if (!config_is_baseline(word) && strcmp(word, "none") != 0)
             return pl_fail(PL_ERR_CONFIG,
                            "eval.baselines: unknown baseline `%s`; known are dense, "

@@ -10,11 +10,10 @@ static bool read_phases(const char *text, bool rising, int64_t most,
                         int64_t phases[CONFIG_LIST_MAX],
                         config_text levels[CONFIG_LIST_MAX], int *n)
 {
-    char copy[PL_KEY_TEXT_MAX], *rest = NULL;
+    char copy[PL_KEY_TEXT_MAX], *rest = copy;
     *n = 0;
     pl_copy_text(copy, sizeof copy, text);
-    for (char *word = strtok_r(copy, ", ", &rest); word;
-         word = strtok_r(NULL, ", ", &rest)) {
+    for (char *word; (word = strtok_r(rest, ", ", &rest));) {
         int64_t phase = 0, least = rising && *n > 0 ? phases[*n - 1] + 1 : 1;
         char *colon = levels ? strchr(word, ':') : NULL;
         if (*n == CONFIG_LIST_MAX || (levels && !colon))
@@ -90,27 +89,24 @@ static pl_status add_chapter(const pl_shape *shape, change_list *changes, int64_
                               : config_split(shape, changes->texts[i], chapter);
 }
 
-/* The phases at which chapters begin, a list per key, and how many are used so far. */
-typedef struct beginnings {
-    int64_t em[CONFIG_LIST_MAX], more[CONFIG_LIST_MAX], freezes[CONFIG_FREEZE_MAX];
-    int n_em, n_more, n_freezes, dealt, frozen;
-    change_list changes;
-} beginnings;
-
 pl_status config_chapters(const config *c, config_chapter out[CONFIG_CHAPTERS_MAX],
                           int *n)
 {
+    /* the phases at which chapters begin, a list per key, and how many are used */
+    int64_t em[CONFIG_LIST_MAX] = {0}, more[CONFIG_LIST_MAX] = {0};
+    int64_t freezes[CONFIG_FREEZE_MAX] = {0};
+    int n_em = 0, n_more = 0, n_freezes = 0, dealt = 0, frozen = 0;
+    change_list changes = {.n = 0};
     int64_t end = c->phases;
-    beginnings b = {.n_em = 0};
     pl_shape shape;
     PL_CHECK(config_shape(c, &shape));
-    PL_CHECK(read_more(c, b.more, &b.n_more));
+    PL_CHECK(read_more(c, more, &n_more));
     PL_CHECK(read_changes("topology.split", c->split,
-                          "the modules per level, such as 4:4x4", &b.changes));
+                          "the modules per level, such as 4:4x4", &changes));
     PL_CHECK(read_changes("topology.graft", c->graft, "a change, such as 4:drop:L2.E1",
-                          &b.changes));
-    PL_CHECK(config_freeze_phases(c, b.freezes, &b.n_freezes));
-    if (!read_phases(c->em, true, c->phases - 1, b.em, NULL, &b.n_em))
+                          &changes));
+    PL_CHECK(config_freeze_phases(c, freezes, &n_freezes));
+    if (!read_phases(c->em, true, c->phases - 1, em, NULL, &n_em))
         return pl_fail(PL_ERR_CONFIG,
                        "router.em `%s`: give at most %d numbers of phases in rising "
                        "order, each from 1 and below train.phases %lld",
@@ -121,11 +117,10 @@ pl_status config_chapters(const config *c, config_chapter out[CONFIG_CHAPTERS_MA
         return pl_fail_in(status, "topology");
     /* the chapters that begin before train.phases are over */
     for (*n = 1;; ++*n) {
-        const change_list *changes = &b.changes;
-        int64_t deal = b.dealt < b.n_em ? b.em[b.dealt] : c->phases;
+        int64_t deal = dealt < n_em ? em[dealt] : c->phases;
         int64_t change =
-            changes->used < changes->n ? changes->phases[changes->used] : c->phases;
-        int64_t freeze = b.frozen < b.n_freezes ? b.freezes[b.frozen] : c->phases;
+            changes.used < changes.n ? changes.phases[changes.used] : c->phases;
+        int64_t freeze = frozen < n_freezes ? freezes[frozen] : c->phases;
         int64_t begin = deal < change ? deal : change;
         begin = freeze < begin ? freeze : begin;
         out[*n].spec = out[*n - 1].spec;
@@ -135,19 +130,19 @@ pl_status config_chapters(const config *c, config_chapter out[CONFIG_CHAPTERS_MA
             return pl_fail(PL_ERR_CONFIG,
                            "router.em and topology.%s both name phase %lld; change "
                            "router.em by at least one phase",
-                           changes->grafts[changes->used] ? "graft" : "split",
+                           changes.grafts[changes.used] ? "graft" : "split",
                            (long long)deal);
-        PL_CHECK(add_chapter(&shape, &b.changes, begin, &out[*n]));
+        PL_CHECK(add_chapter(&shape, &changes, begin, &out[*n]));
         out[*n].deals = begin == deal;
-        b.dealt += begin == deal;
-        b.frozen += begin == freeze;
+        dealt += begin == deal;
+        frozen += begin == freeze;
     }
-    for (int i = 0; i < b.n_more; i++) {
+    for (int i = 0; i < n_more; i++) {
         out[*n].spec = out[*n - 1].spec;
-        PL_CHECK(add_chapter(&shape, &b.changes, end, &out[*n]));
+        PL_CHECK(add_chapter(&shape, &changes, end, &out[*n]));
         out[(*n)++].more = true;
-        b.frozen += b.frozen < b.n_freezes && b.freezes[b.frozen] == end;
-        end += b.more[i];
+        frozen += frozen < n_freezes && freezes[frozen] == end;
+        end += more[i];
     }
     for (int i = 0; i < *n; i++) {
         out[i].end = i + 1 < *n ? out[i + 1].begin : end;
@@ -155,20 +150,20 @@ pl_status config_chapters(const config *c, config_chapter out[CONFIG_CHAPTERS_MA
         if (out[i].more)
             out[i].from -= config_falling_phases(c, out[i].begin);
     }
-    if (b.frozen < b.n_freezes)
+    if (frozen < n_freezes)
         return pl_fail(
             PL_ERR_CONFIG,
             "train.freeze: phase %lld must be below train.phases %lld, or be "
             "the phase where a part of train.more begins",
-            (long long)b.freezes[b.frozen], (long long)c->phases);
-    if (b.changes.used == b.changes.n)
+            (long long)freezes[frozen], (long long)c->phases);
+    if (changes.used == changes.n)
         return PL_OK;
     return pl_fail(
         PL_ERR_CONFIG,
         "topology.%s: phase %lld must be below train.phases %lld, or be the phase "
         "where a part of train.more begins",
-        b.changes.grafts[b.changes.used] ? "graft" : "split",
-        (long long)b.changes.phases[b.changes.used], (long long)c->phases);
+        changes.grafts[changes.used] ? "graft" : "split",
+        (long long)changes.phases[changes.used], (long long)c->phases);
 }
 
 int64_t config_decay_steps(const config *c, int64_t steps)

@@ -19,11 +19,10 @@ typedef struct freeze_item {
 static pl_status read_freeze(const config *c, freeze_item items[CONFIG_FREEZE_MAX],
                              int *n)
 {
-    char copy[PL_KEY_TEXT_MAX], *rest = NULL;
+    char copy[PL_KEY_TEXT_MAX], *rest = copy;
     *n = 0;
     pl_copy_text(copy, sizeof copy, c->freeze);
-    for (char *word = strtok_r(copy, ", ", &rest); word;
-         word = strtok_r(NULL, ", ", &rest)) {
+    for (char *word; (word = strtok_r(rest, ", ", &rest));) {
         freeze_item one = {.phase = 0};
         const char *colon = strchr(word, ':'), *name = colon ? colon + 1 : word;
         bool good = *n < CONFIG_FREEZE_MAX && *name &&

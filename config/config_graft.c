@@ -136,10 +136,8 @@ static pl_status end_combinations(const grafting *g)
 
 static pl_status drop_named(grafting *g, char *names)
 {
-    char *rest = NULL;
     g->chapter->splits = true;
-    for (char *name = strtok_r(names, "+", &rest); name;
-         name = strtok_r(NULL, "+", &rest)) {
+    for (char *name; (name = strtok_r(names, "+", &names));) {
         const int path = pl_topology_find_path(g->from, name);
         int m;
         if (path >= 0) {
@@ -174,10 +172,8 @@ static pl_status drop_named(grafting *g, char *names)
 static pl_status copy(grafting *g, char *names)
 {
     int copies[PL_LEVELS_MAX][CONFIG_LIST_MAX], n[PL_LEVELS_MAX] = {0};
-    char *rest = NULL;
     g->chapter->splits = true;
-    for (char *name = strtok_r(names, "+", &rest); name;
-         name = strtok_r(NULL, "+", &rest)) {
+    for (char *name; (name = strtok_r(names, "+", &names));) {
         int m;
         PL_CHECK(find_in_level(g, name, &m));
         const int level = pl_topology_module_slot(g->from, m) - 1;

@@ -33,10 +33,11 @@ pl_status config_outer(const config *c, pl_outer *out)
     m->momentum = chosen(c->outer_momentum, m->momentum);
     m->curvature = c->curvature;
     if (strcmp(c->rule, "auto") != 0)
-        PL_CHECK(pl_rule_parse(c->rule, &m->rule));
+        m->rule =
+            strcmp(c->rule, "heavy-ball") == 0 ? PL_RULE_HEAVY_BALL : PL_RULE_NESTEROV;
     m->consensus = chosen(c->consensus, m->lr);
     m->delay = (int)c->delay;
-    PL_CHECK(pl_gap_parse(c->gap, &m->gap));
+    m->gap = strcmp(c->gap, "norm") == 0 ? PL_GAP_NORM : PL_GAP_NONE;
     m->clip = c->outer_clip;
     m->inner_steps = (int)c->tau;
     m->fragments = (int)c->fragments;

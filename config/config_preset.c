@@ -90,10 +90,9 @@ pl_status config_apply_preset(config *c)
     c->replicas = spec.replicas;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (pl_starts_with(c->preset, rows[i].beginning)) {
-            char copy[PL_KEY_TEXT_MAX], *rest = NULL;
+            char copy[PL_KEY_TEXT_MAX], *rest = copy;
             pl_copy_text(copy, sizeof copy, rows[i].settings);
-            for (char *pair = strtok_r(copy, " ", &rest); pair;
-                 pair = strtok_r(NULL, " ", &rest))
+            for (char *pair; (pair = strtok_r(rest, " ", &rest));)
                 PL_CHECK(pl_conf_set_pair(&config_table, c, pair, "a preset"));
         }
     return PL_OK;

@@ -69,20 +69,20 @@ pl_status pl_counted_bytes(const pl_tokens *tokens, uint32_t doc, int prefix,
     const pl_token_doc *d = pl_tokens_doc(tokens, doc);
     size_t first = prefix > 1 ? (size_t)prefix : 1, n = d->n_tokens;
     pl_buf all = {0}, before = {0};
-    void *memory = NULL;
+    int32_t *ids = NULL;
     pl_status status = PL_OK;
     *bytes = 0;
     if (n <= first)
         return PL_OK;
-    PL_TRY(pl_try_alloc(n * sizeof(int32_t), "a document's tokens", &memory));
-    pl_tokens_copy(tokens, d->first, n, memory);
-    PL_TRY(pl_tokenizer_decode(tokenizer, memory, n, &all));
-    PL_TRY(pl_tokenizer_decode(tokenizer, memory, first, &before));
+    PL_TRY(pl_try_alloc(n * sizeof *ids, "a document's tokens", (void **)&ids));
+    pl_tokens_copy(tokens, d->first, n, ids);
+    PL_TRY(pl_tokenizer_decode(tokenizer, ids, n, &all));
+    PL_TRY(pl_tokenizer_decode(tokenizer, ids, first, &before));
     *bytes = all.len - before.len;
     for (size_t i = first; i < n; i++)
-        *lost = *lost || ((const int32_t *)memory)[i] == PL_TOKEN_UNK;
+        *lost = *lost || ids[i] == PL_TOKEN_UNK;
 done:
-    pl_free_aligned(memory);
+    pl_free_aligned(ids);
     pl_buf_destroy(&all);
     pl_buf_destroy(&before);
     return status;
@@ -118,14 +118,6 @@ size_t pl_pick_documents(const pl_tokens *tokens, int prefix, uint64_t max_targe
 }
 
 /* ---- scoring with the path of each document ---- */
-/* The documents of one path, the index of each in the caller's list, and the scores. */
-typedef struct part {
-    uint32_t *docs;
-    size_t *place;
-    pl_score *scores;
-    size_t n;
-} part;
-
 pl_status pl_check_paths(const int *path_of, size_t n, int n_paths)
 {
     for (size_t i = 0; i < n; ++i)
@@ -142,35 +134,36 @@ pl_status pl_score_routed(pl_scorer *scorer, const pl_tokens *tokens,
                           pl_path_params_fn params, void *context, pl_score *scores)
 {
     int n_paths = pl_topology_n_paths(pl_scorer_topology(scorer));
-    void *block = NULL, *memory = NULL;
+    void *block = NULL;
+    /* [n] each: the scores of a path's documents, and their places in the list */
+    pl_score *own = NULL;
     pl_status status;
     memset(scores, 0, n * sizeof *scores);
     PL_CHECK(pl_check_paths(path_of, n, n_paths));
     PL_TRY(pl_try_alloc(pl_topology_path_params(pl_scorer_topology(scorer)) *
                             sizeof(float),
                         "a path's parameters", &block));
-    PL_TRY(pl_try_alloc(n * (sizeof(pl_score) + sizeof(size_t) + sizeof(uint32_t)),
-                        "routed documents", &memory));
-    part own = {.scores = memory};
-    own.place = (size_t *)(own.scores + n);
-    own.docs = (uint32_t *)(own.place + n);
+    PL_TRY(pl_try_alloc(n * (sizeof *own + sizeof(size_t) + sizeof *docs),
+                        "routed documents", (void **)&own));
+    size_t *place = (size_t *)(own + n);
+    uint32_t *own_docs = (uint32_t *)(place + n);
     for (int path = 0; path < n_paths; ++path) {
-        own.n = 0;
+        size_t n_own = 0;
         for (size_t i = 0; i < n; ++i)
             if (path_of[i] == path) {
-                own.docs[own.n] = docs[i];
-                own.place[own.n++] = i;
+                own_docs[n_own] = docs[i];
+                place[n_own++] = i;
             }
-        if (own.n == 0)
+        if (n_own == 0)
             continue;
         PL_TRY(params(context, path, block));
         PL_TRY(pl_scorer_load(scorer, block));
-        PL_TRY(pl_score_documents(scorer, tokens, own.docs, own.n, own.scores));
-        for (size_t i = 0; i < own.n; ++i)
-            scores[own.place[i]] = own.scores[i];
+        PL_TRY(pl_score_documents(scorer, tokens, own_docs, n_own, own));
+        for (size_t i = 0; i < n_own; ++i)
+            scores[place[i]] = own[i];
     }
 done:
-    pl_free_aligned(memory);
+    pl_free_aligned(own);
     pl_free_aligned(block);
     return status;
 }

@@ -1,18 +1,7 @@
 /* Compares ways to choose a document's path. The losses of all targets of the documents
  * on all paths are one matrix, and the result of each way to choose is a sum over parts
- * of this matrix. So all ways are compared with the same parameters.
- *
- *   router       one path per document: the path that the caller gives
- *   likelihood   one path per document: the path under which the prefix is likeliest,
- *                p = argmin_p sum of its losses of the targets within the prefix
- *   rerouted     the rule "history W" of every.c, by which `generate` and `serve`
- *                choose the path again; W is the length of the prefix
- *   best         in hindsight, the path that predicts the document's counted targets
- *                best
- *   best pieces  in hindsight, the path that predicts each piece of W targets best
- *
- * Among paths with equal sums the first is chosen. A path whose losses are NaN is
- * chosen only if the losses of all paths are NaN. */
+ * of this matrix. So all ways (pl_route) are compared with the same parameters. Among
+ * paths with equal sums the first is chosen. */
 #include "eval/routes.h"
 #include <math.h>
 #include <string.h>
@@ -105,12 +94,12 @@ static pl_status score_part(const pl_route_job *job, size_t first, size_t n,
 {
     const pl_topology *t = pl_scorer_topology(job->scorer);
     const int n_paths = pl_topology_n_paths(t);
-    void *losses = NULL;
+    float *losses = NULL;
     pl_status status;
     PL_TRY(pl_try_alloc(targets * (size_t)n_paths * sizeof(float),
-                        "losses of every path", &losses));
+                        "losses of every path", (void **)&losses));
     for (int path = 0; path < n_paths; ++path) {
-        float *own = (float *)losses + (size_t)path * targets;
+        float *own = losses + (size_t)path * targets;
         for (size_t i = 0; job->closed && job->closed[path] && i < targets; ++i)
             own[i] = NAN;
         if (job->closed && job->closed[path])
@@ -153,19 +142,16 @@ pl_status pl_score_routes(const pl_route_job *job, const pl_routes *out)
     const int n_paths = pl_topology_n_paths(t);
     const size_t bytes = pl_topology_path_params(t) * sizeof(float);
     const size_t most = job->most_bytes / ((size_t)n_paths * sizeof(float));
-    size_t targets;
     void *params = NULL;
     pl_status status;
     PL_TRY(pl_check_paths(job->path_of, job->n, n_paths));
     PL_TRY(pl_try_alloc(bytes, "a path's parameters", &params));
     for (size_t first = 0, n; first < job->n; first += n) {
         /* the losses of these documents fit into most_bytes; at least one document */
-        targets = n_targets_of(job, first);
-        for (n = 1; first + n < job->n; ++n) {
-            if (targets + n_targets_of(job, first + n) > most)
-                break;
+        size_t targets = n_targets_of(job, first);
+        for (n = 1;
+             first + n < job->n && targets + n_targets_of(job, first + n) <= most; ++n)
             targets += n_targets_of(job, first + n);
-        }
         PL_TRY(score_part(job, first, n, targets, params, out));
     }
 done:

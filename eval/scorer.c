@@ -45,17 +45,16 @@ pl_status pl_scorer_create(const pl_scorer_options *options, pl_scorer **out)
     pl_status status = PL_OK;
     pl_scorer *scorer = pl_alloc(sizeof *scorer);
     scorer->options = *options;
-    if (scorer->options.context == 0)
-        scorer->options.context = longest;
-    if (scorer->options.step == 0)
-        scorer->options.step = scorer->options.context;
-    if (scorer->options.batch == 0)
-        scorer->options.batch =
-            (TOKENS_A_CALL + scorer->options.context - 1) / scorer->options.context;
+    pl_scorer_options *const o = &scorer->options;
+    if (o->context == 0)
+        o->context = longest;
+    if (o->step == 0)
+        o->step = o->context;
+    if (o->batch == 0)
+        o->batch = (TOKENS_A_CALL + o->context - 1) / o->context;
     int n_lanes = options->model ? 1 : options->n_threads;
     scorer->lanes = pl_alloc((size_t)n_lanes * sizeof *scorer->lanes);
     scorer->loaded = options->model != NULL;
-    const pl_scorer_options *o = &scorer->options;
     const pl_model_options model = {.batch = o->batch, .context = o->context};
     const size_t n = (size_t)o->batch * (size_t)o->context;
     while (scorer->n_lanes < n_lanes) {
@@ -66,15 +65,13 @@ pl_status pl_scorer_create(const pl_scorer_options *options, pl_scorer **out)
                                             .device = scorer->n_lanes,
                                             .device_turns = true};
         lane *l = &scorer->lanes[scorer->n_lanes++];
-        void *memory = NULL;
         l->model = o->model;
         if (!o->model) {
             PL_TRY(pl_backend_open(&backend, &l->backend));
             PL_TRY(pl_model_create(l->backend, o->topology, &model, &l->model));
         }
         PL_TRY(pl_try_alloc(n * (2 * sizeof(int32_t) + sizeof(float)),
-                            "a batch of windows to score", &memory));
-        l->tokens = memory;
+                            "a batch of windows to score", (void **)&l->tokens));
         l->targets = l->tokens + n;
         l->losses = (float *)(l->targets + n);
         if (l->backend && l->backend->n_devices > 0 && l->backend->n_devices < n_lanes)
@@ -147,30 +144,6 @@ typedef struct pass {
     float *losses;
 } pass;
 
-/* Appends the windows of a document in which at least one target counts that no window
- * before has counted. A blank document has no such window. If `out` is NULL, only
- * counts the windows. */
-static size_t cut_document(const pass *p, uint32_t number, size_t row, uint64_t place,
-                           window *out)
-{
-    const pl_token_doc *doc = pl_tokens_doc(p->tokens, number);
-    const uint32_t T = (uint32_t)p->scorer->options.context;
-    const uint32_t S = (uint32_t)p->scorer->options.step, prefix = (uint32_t)p->prefix;
-    uint32_t n_targets =
-        pl_tokens_is_blank(p->tokens, number) ? 0 : pl_doc_targets(doc);
-    size_t n = 0;
-    for (uint32_t at = 0; at < n_targets; at += S) {
-        uint32_t length = n_targets - at < T ? n_targets - at : T;
-        const uint32_t skip = pl_window_skip(at, prefix, T, S);
-        if (skip >= length)
-            continue;
-        if (out)
-            out[n] = (window){row, doc->first + at, place + at, length, skip};
-        ++n;
-    }
-    return n;
-}
-
 /* A batch is as wide as its longest window. */
 static pl_status score_batch(void *context, size_t item, int thread)
 {
@@ -199,11 +172,9 @@ static pl_status score_batch(void *context, size_t item, int thread)
     PL_CHECK(
         pl_model_losses(l->model, l->tokens, l->targets, (int)B, (int)T, l->losses));
     for (size_t b = 0; b < B; ++b) {
-        double sum = 0.0;
-        for (size_t t = 0; t < T; ++t)
-            sum += (double)l->losses[b * T + t];
-        p->nats[first + b] = sum;
         const window *w = &p->windows[first + b];
+        for (size_t t = 0; t < T; ++t) /* nats begins as zeros */
+            p->nats[first + b] += (double)l->losses[b * T + t];
         if (p->losses)
             memcpy(p->losses + w->place + w->skip, l->losses + b * T + w->skip,
                    (w->n - w->skip) * sizeof *l->losses);
@@ -213,7 +184,10 @@ static pl_status score_batch(void *context, size_t item, int thread)
 
 static pl_status run_pass(pass *p, const uint32_t *docs, size_t n)
 {
-    size_t batch = (size_t)p->scorer->options.batch;
+    const size_t batch = (size_t)p->scorer->options.batch;
+    const uint32_t T = (uint32_t)p->scorer->options.context;
+    const uint32_t S = (uint32_t)p->scorer->options.step;
+    size_t most = 0; /* upper bound of the number of windows */
     if (!p->scorer->loaded)
         return pl_fail(PL_ERR_ARG, "a scorer was used before parameters were loaded");
     for (size_t i = 0; i < n; ++i) {
@@ -222,18 +196,26 @@ static pl_status run_pass(pass *p, const uint32_t *docs, size_t n)
                 PL_ERR_ARG,
                 "document %u does not exist: the token file has %u documents", docs[i],
                 pl_tokens_n_docs(p->tokens));
-        p->n_windows += cut_document(p, docs[i], i, 0, NULL);
+        most += pl_doc_targets(pl_tokens_doc(p->tokens, docs[i])) / S + 1;
     }
-    void *memory = NULL;
-    PL_CHECK(pl_try_alloc(p->n_windows * (sizeof(window) + sizeof(double)),
-                          "evaluation windows", &memory));
-    p->windows = memory;
-    p->nats = (double *)(p->windows + p->n_windows);
-    size_t next = 0;
+    PL_CHECK(pl_try_alloc(most * (sizeof(window) + sizeof(double)),
+                          "evaluation windows", (void **)&p->windows));
+    p->nats = (double *)(p->windows + most);
     uint64_t place = 0;
+    /* Cuts the windows of each document in which at least one target counts that no
+     * window before has counted. A blank document has no such window. */
     for (size_t i = 0; i < n; ++i) {
-        next += cut_document(p, docs[i], i, place, p->windows + next);
-        place += pl_doc_targets(pl_tokens_doc(p->tokens, docs[i]));
+        const pl_token_doc *doc = pl_tokens_doc(p->tokens, docs[i]);
+        const uint32_t n_targets = pl_doc_targets(doc);
+        const bool blank = pl_tokens_is_blank(p->tokens, docs[i]);
+        for (uint32_t at = 0; at < n_targets && !blank; at += S) {
+            const uint32_t length = n_targets - at < T ? n_targets - at : T;
+            const uint32_t skip = pl_window_skip(at, (uint32_t)p->prefix, T, S);
+            if (skip < length)
+                p->windows[p->n_windows++] =
+                    (window){i, doc->first + at, place + at, length, skip};
+        }
+        place += n_targets;
     }
     return pl_parallel(p->scorer->n_lanes, (p->n_windows + batch - 1) / batch,
                        score_batch, p);

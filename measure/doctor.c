@@ -13,7 +13,7 @@ void doctor_say(doctor *d, health how, const char *what, const char *remedy,
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     d->n[how]++;
-    d->tell(d->context, how, what, text, remedy);
+    d->tell(d->context, how, what, text, how == HEALTH_OK ? "" : remedy);
 }
 
 void doctor_examine(doctor *d, const char *dir, const char *hub, const char *key)

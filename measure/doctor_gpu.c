@@ -15,8 +15,7 @@ void doctor_gpu(doctor *d, const pl_run *r, bool running)
                    pl_human_bytes((double)be->memory_bytes, all));
     else
         doctor_say(d, wanted ? HEALTH_FAIL : HEALTH_OK, "gpu",
-                   wanted ? "use --set workers.backend=auto, or a machine with a GPU"
-                          : "",
+                   "use --set workers.backend=auto, or a machine with a GPU",
                    "there is no usable GPU: %s", pl_last_error());
     if (r) {
         /* compares the memory that one worker's model needs with the free bytes of the
@@ -32,7 +31,7 @@ void doctor_gpu(doctor *d, const pl_run *r, bool running)
                 ? "use a smaller train.batch"
                 : "use --set workers.recompute=true, or a smaller train.batch";
         doctor_say(
-            d, fits ? HEALTH_OK : HEALTH_WARN, "gpu memory", fits ? "" : remedy,
+            d, fits ? HEALTH_OK : HEALTH_WARN, "gpu memory", remedy,
             "a worker %s %s of GPU memory: %s for parameters and their bf16 "
             "copies, %s for gradients, %s for moments, %s for activations of %d "
             "x %d tokens, %s of scratch memory",

@@ -3,7 +3,8 @@
 #include "job/job.h"
 #include "measure/doctor.h"
 
-/* Counts a finding and passes it to d->tell; `format` makes the sentence `found`. */
+/* Counts a finding and passes it to d->tell; `format` makes the sentence `found`. The
+ * remedy is left out if `how` is HEALTH_OK. */
 void doctor_say(doctor *d, health how, const char *what, const char *remedy,
                 const char *format, ...) PL_PRINTF(5, 6);
 

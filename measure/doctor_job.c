@@ -38,7 +38,7 @@ static void look_at_keys(doctor *d, const char *dir)
         doctor_say(d, HEALTH_WARN, "keys", "correct the line or delete it", "%s",
                    list.complaint);
     doctor_say(d, expired ? HEALTH_WARN : HEALTH_OK, "keys",
-               expired ? "remove an expired key with pathloom key revoke NAME" : "",
+               "remove an expired key with pathloom key revoke NAME",
                "the list has keys of %d workers and %d inspectors, and %d open "
                "invitations; %d entries have expired",
                n[PL_AS_WORKER], n[PL_AS_INSPECTOR], n[PL_AS_INVITE], expired);
@@ -56,11 +56,10 @@ static void look_at_keys(doctor *d, const char *dir)
             pl_key_list_find(&list, &pair.open, pl_wall_ms() / 1000);
         bool good = e && e->role == own[i];
         doctor_say(d, good ? HEALTH_OK : HEALTH_FAIL, "key",
-                   good ? ""
-                        : "add the key to the list: pathloom key allow KEY --role ROLE",
-                   "%s %s", path,
-                   good ? "is in the list"
-                        : "is not in the list, or has a different role there");
+                   "add the key to the list: pathloom key allow KEY --role ROLE",
+                   "%s is %s", path,
+                   good ? "in the list"
+                        : "not in the list, or has a different role there");
         pl_keypair_wipe(&pair);
     }
     pl_key_list_clear(&list);
@@ -85,8 +84,8 @@ static void look_at_advertised(doctor *d, const config *c)
     pl_address_of_machine(host);
     bool given = c->advertise[0] != '\0', local = pl_starts_with(host, "127.");
     doctor_say(d, given || !local ? HEALTH_OK : HEALTH_WARN, "address",
-               given || !local ? "" : "--set net.advertise=HOST",
-               "other machines are told to connect to %s", given ? c->advertise : host);
+               "--set net.advertise=HOST", "other machines are told to connect to %s",
+               given ? c->advertise : host);
 }
 
 static bool is_running(const char *dir)

@@ -1,6 +1,7 @@
 /* Checks processor, memory, clock, libraries and disk for problems that would make a
  * job slow or its data unsafe, before a job runs into them. */
 #include "measure/doctor_internal.h"
+#include "measure/home_process.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -20,12 +21,6 @@ static bool has_flag(const char *info, const char *flag)
 }
 
 /* ---- disk ---- */
-static int by_flush_time(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Returns the median time, in ms, of writing 4 KiB to a file in the folder and flushing
  * it to the disk. Returns a negative number if a write fails. */
 static double flush_ms(const char *folder)
@@ -49,7 +44,7 @@ static double flush_ms(const char *folder)
     }
     if (n < TIMES)
         return -1;
-    qsort(ms, TIMES, sizeof *ms, by_flush_time);
+    measure_sort(ms, TIMES);
     return ms[TIMES / 2];
 }
 
@@ -61,8 +56,7 @@ void doctor_disk(doctor *d, const char *folder)
     health how = bytes < (256u << 20)   ? HEALTH_FAIL
                  : bytes < (2ull << 30) ? HEALTH_WARN
                                         : HEALTH_OK;
-    doctor_say(d, how, "disk",
-               how == HEALTH_OK ? "" : "free some space, or use another folder (--run)",
+    doctor_say(d, how, "disk", "free some space, or use another folder (--run)",
                "%s are free in %s", left, folder);
     double ms = flush_ms(folder);
     struct statfs fs = {0};
@@ -77,9 +71,8 @@ void doctor_disk(doctor *d, const char *folder)
                    folder);
     else
         doctor_say(d, ms < 20 ? HEALTH_OK : HEALTH_WARN, "flush",
-                   ms < 20 ? ""
-                           : "every commit waits for such a write: use a faster disk, "
-                             "or a disk that other programs use less",
+                   "every commit waits for such a write: use a faster disk, or a disk "
+                   "that other programs use less",
                    "writing 4 KiB to the disk of %s takes %.2f ms (median)", folder,
                    ms);
 }
@@ -101,9 +94,8 @@ void doctor_machine(doctor *d)
         char why[PL_CPU_WHY_MAX];
         const int n = pl_cpu_count_at("", why);
         doctor_say(d, fast ? HEALTH_OK : HEALTH_WARN, "processor",
-                   fast ? ""
-                        : "use a machine whose processors have AVX2 and FMA; this "
-                          "machine has about a tenth of their speed",
+                   "use a machine whose processors have AVX2 and FMA; this machine "
+                   "has about a tenth of their speed",
                    "%d processor%s%s%s%s,%s", n, n == 1 ? "" : "s", why[0] ? " (" : "",
                    why, why[0] ? ")" : "",
                    found[0] ? found : " none of the vector units that pathloom uses");
@@ -114,8 +106,8 @@ void doctor_machine(doctor *d)
     pl_human_bytes((double)pl_memory_total_bytes(), all);
     pl_human_bytes(available, left);
     doctor_say(d, available > 1e9 ? HEALTH_OK : HEALTH_WARN, "memory",
-               available > 1e9 ? "" : "end other programs, or use fewer workers",
-               "%s of %s are free", left, all);
+               "end other programs, or use fewer workers", "%s of %s are free", left,
+               all);
     pl_backend *backend = NULL;
     pl_backend_options options = {.name = "auto", .n_threads = 1, .precision = "auto"};
     if (pl_backend_open(&options, &backend) == PL_OK)
@@ -127,13 +119,12 @@ void doctor_machine(doctor *d)
     char text[128];
     bool safe = pl_wire_library(text);
     doctor_say(d, safe ? HEALTH_OK : HEALTH_FAIL, "libraries",
-               safe ? "" : "install ZeroMQ 4.3 or newer, built with CURVE", "%s", text);
+               "install ZeroMQ 4.3 or newer, built with CURVE", "%s", text);
     struct rlimit files = {0, 0};
     getrlimit(RLIMIT_NOFILE, &files);
     bool enough = files.rlim_cur >= 1024;
-    doctor_say(d, enough ? HEALTH_OK : HEALTH_WARN, "open files",
-               enough ? "" : "ulimit -n 4096", "a process may open %llu files",
-               (unsigned long long)files.rlim_cur);
+    doctor_say(d, enough ? HEALTH_OK : HEALTH_WARN, "open files", "ulimit -n 4096",
+               "a process may open %llu files", (unsigned long long)files.rlim_cur);
     /* A wrong clock does not harm leases, which use the monotonic clock. But keys and
      * invitations expire at the wrong time, and records get wrong dates. */
     struct timex t = {.modes = 0};
@@ -149,8 +140,7 @@ void doctor_machine(doctor *d)
             (long long)now_s);
     else
         doctor_say(d, synced ? HEALTH_OK : HEALTH_WARN, "clock",
-                   synced ? ""
-                          : "use timedatectl set-ntp true, or another time service",
+                   "use timedatectl set-ntp true, or another time service",
                    synced ? "a time service sets the clock"
                           : "no time service sets the clock");
 }

@@ -17,6 +17,14 @@ typedef struct measured_model {
 const measured_model *measure_models(int *n);
 pl_status measure_model_by_name(const char *name, measured_model *out);
 
+/* Returns the options with which a model's training is measured. */
+pl_probe_options measure_probe_options(const measure_options *o,
+                                       const measured_model *model);
+/* Prints a JSON object with backend, threads and this list under `name`, unless the
+ * list is NULL or `status` is an error. Takes the list; returns `status`. */
+pl_status measure_say_list(const measure_options *o, const char *name, pl_json *list,
+                           pl_status status);
+
 /* A crew: processes that train at the same time, each with `threads` threads.
  * tokens_per_s is the result: the sum of their rates. */
 typedef struct measure_crew {

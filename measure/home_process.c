@@ -1,4 +1,4 @@
-/* Starts and measures the processes of a measurement (home_process.h). */
+/* What measurements share: starts and measures processes (home_process.h). */
 #include "measure/home_process.h"
 #include "home/home.h"
 
@@ -10,6 +10,35 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
+static int by_size(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+void measure_sort(double *values, size_t n)
+{
+    qsort(values, n, sizeof *values, by_size);
+}
+
+pl_status measure_make_folder(const char *name, char out[PL_PATH_MAX])
+{
+    const char *root = getenv("TMPDIR");
+    pl_join(out, root && *root ? root : P_tmpdir, name);
+    if (!mkdtemp(out))
+        return pl_fail(PL_ERR_IO, "cannot make the folder %s; set TMPDIR", out);
+    return PL_OK;
+}
+
+void measure_fill(uint8_t *data, uint64_t bytes, uint64_t seed, uint64_t stream)
+{
+    for (uint64_t i = 0; i + 16 <= bytes; i += 16) {
+        uint32_t block[4];
+        pl_philox(seed, stream, i, block);
+        memcpy(data + i, block, sizeof block);
+    }
+}
 
 void measure_need(pl_status status)
 {

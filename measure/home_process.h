@@ -1,8 +1,13 @@
-/* Private to measure: processes that measurements start, such as a home. */
+/* Private to measure: what measurements share, and processes that they start. */
 #pragma once
 #include "net/net.h"
 #include <sys/types.h>
 
+void measure_sort(double *values, size_t n);
+/* Makes a folder for a measurement under TMPDIR; `name` ends with XXXXXX. ERR_IO. */
+pl_status measure_make_folder(const char *name, char out[PL_PATH_MAX]);
+/* Fills memory with bytes that cannot be compressed; the last bytes % 16 stay. */
+void measure_fill(uint8_t *data, uint64_t bytes, uint64_t seed, uint64_t stream);
 /* Ends this process, which a measurement forked, with the last error unless OK. */
 void measure_need(pl_status status);
 /* Returns the seconds of processor time of a process; pid 0 is the caller. */

@@ -8,7 +8,6 @@
 #include "job/job.h"
 #include "measure/doctor.h"
 #include "measure/train_dial.h"
-#include "measure/train_link.h"
 
 /* Measures the codecs of updates: speed per core, bytes per parameter, error. The
  * updates come from the run in `folder`. If `folder` is NULL, a small model is trained

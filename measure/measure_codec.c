@@ -2,16 +2,186 @@
  *
  * Speed is in bytes of the fp32 update per second. The best of several passes counts,
  * because other work on the machine can only add time. A codec encodes with a residual
- * if training with it would keep one, or if the field `residual` of
- * the row says so. The error is the error of one message alone: it includes the part
- * that the residual would correct in later messages. */
+ * if training with it would keep one, or if the field `residual` of the row says so.
+ * The error is the error of one message alone: it includes the part that the residual
+ * would correct in later messages. */
 #include "measure/measure.h"
-#include "measure/update_internal.h"
+#include "outer/outer.h"
 
 #include <math.h>
 
-enum { PASSES = 9 };
+enum { PASSES = 9, CONTRIBUTORS = 4 };
 
+/* ---- the update ---- */
+typedef struct measured_update {
+    pl_topology *topology;
+    size_t n; /* number of parameters of a path */
+    /* [n] the parameters at the start of a phase minus those at its end */
+    float *values;
+    char source[160]; /* says in words where the update comes from */
+} measured_update;
+
+static pl_status alloc_update(size_t n, float **out)
+{
+    return pl_try_alloc(n * sizeof **out, "an update", (void **)out);
+}
+
+/* Reads the update that path 0 sent for version `v` of a module, if the store still has
+ * this update. The update overwrites out [n], and *kept becomes true. */
+static pl_status read_kept(pl_store *store, const pl_version *v, size_t n, float *out,
+                           bool *kept)
+{
+    pl_buf bytes = {0};
+    double norm = 0;
+    pl_status status = PL_OK;
+    for (int i = 0; i < v->n_contributions; i++) {
+        const pl_contribution *c = &v->contributions[i];
+        if (c->path != 0 || c->replica != 0 || !pl_store_has_blob(store, &c->update))
+            continue;
+        pl_buf_reserve(&bytes, (size_t)c->update_bytes);
+        PL_TRY(pl_store_read_blob(store, &c->update, 0, (size_t)c->update_bytes,
+                                  bytes.data));
+        memset(out, 0, n * sizeof *out);
+        PL_TRY(pl_codec_add(bytes.data, c->update_bytes, n, 1.0f, out, &norm));
+        *kept = true;
+        break;
+    }
+done:
+    pl_buf_destroy(&bytes);
+    return status;
+}
+
+/* Reads the update of path 0 of a run's mixture: the update that the path sent in the
+ * last merged phase, if the store still has it, otherwise the difference between the
+ * last two versions. ERR_NOT_FOUND if nothing was merged yet. */
+static pl_status read_update(const char *folder, measured_update *out)
+{
+    pl_store *store = NULL;
+    pl_arm arm = {0};
+    float *end = NULL;
+    uint64_t version = UINT64_MAX;
+    bool kept = false;
+    pl_status status = PL_OK;
+    PL_TRY(store_open_run(folder, &store));
+    char chapter[PL_ARM_NAME_MAX];
+    pl_newest_chapter(store, chapter);
+    PL_TRY(pl_read_arm(store, chapter, &arm, &out->topology));
+    out->n = pl_topology_path_params(out->topology);
+    PL_TRY(alloc_update(out->n, &out->values));
+    const pl_topology *t = out->topology;
+    /* finds the newest version that all modules of path 0 have */
+    for (int slot = 0; slot < pl_topology_n_slots(t); slot++) {
+        pl_version head = {0};
+        char name[96];
+        pl_arm_module_name(&arm, t, pl_topology_module_of_path(t, slot, 0), name);
+        PL_TRY(pl_store_head(store, name, &head));
+        version = head.number < version ? head.number : version;
+        pl_version_clear(&head);
+    }
+    if (version == 0 || version == UINT64_MAX)
+        PL_TRY(pl_fail(PL_ERR_NOT_FOUND,
+                       "no update of path 0 of %s has been merged in all its modules "
+                       "yet; wait until its first phase has ended",
+                       arm.name));
+    PL_TRY(alloc_update(out->n, &end));
+    PL_TRY(pl_read_path(store, &arm, t, 0, version - 1, out->values));
+    PL_TRY(pl_read_path(store, &arm, t, 0, version, end));
+    for (size_t i = 0; i < out->n; i++)
+        out->values[i] -= end[i];
+    for (int slot = 0; slot < pl_topology_n_slots(t); slot++) {
+        const pl_slot *s = pl_topology_slot(t, slot);
+        pl_version v = {0};
+        char name[96];
+        pl_arm_module_name(&arm, t, pl_topology_module_of_path(t, slot, 0), name);
+        PL_TRY(pl_store_get_version(store, name, version, &v));
+        status = read_kept(store, &v, s->n_params, out->values + s->offset, &kept);
+        pl_version_clear(&v);
+        PL_TRY(status);
+    }
+    snprintf(out->source, sizeof out->source, "%s of path 0 in version %llu of %s",
+             kept ? "updates" : "differences", (unsigned long long)version, folder);
+done:
+    pl_free_aligned(end);
+    pl_arm_clear(&arm);
+    pl_store_close(&store);
+    return status;
+}
+
+enum { BATCH = 8, CONTEXT = 64, STEPS = 60, PHASE = 20 };
+
+static pl_status train_steps(pl_model *model, int vocab, int first, int end)
+{
+    int32_t tokens[BATCH * CONTEXT], targets[BATCH * CONTEXT];
+    for (int step = first; step < end; step++) {
+        pl_step_result result;
+        pl_adamw adam = {.lr = 1e-3f,
+                         .beta1 = 0.9f,
+                         .beta2 = 0.95f,
+                         .eps = 1e-8f,
+                         .weight_decay = 0.1f,
+                         .step = step + 1};
+        /* Draws random words of an artificial language that a model can learn: each
+         * word depends on the previous word and a random number, which is small more
+         * often than large. */
+        for (int b = 0; b < BATCH; b++) {
+            int32_t word = 1;
+            for (int t = 0; t <= CONTEXT; t++) {
+                uint64_t at = (uint64_t)((step * BATCH + b) * (CONTEXT + 1) + t);
+                double u = pl_random_uniform(7, 1, at);
+                int32_t rank = (int32_t)(u * u * u * u * vocab);
+                word = (word * 31 + rank) % vocab;
+                if (t < CONTEXT)
+                    tokens[b * CONTEXT + t] = word;
+                if (t > 0)
+                    targets[b * CONTEXT + t - 1] = word;
+            }
+        }
+        PL_CHECK(pl_model_train_step(model, tokens, targets, BATCH, CONTEXT, &adam,
+                                     1.0f, &result));
+    }
+    return PL_OK;
+}
+
+/* Trains `laptop` on random text; the update: of the last PHASE steps. */
+static pl_status train_update(measured_update *out)
+{
+    pl_backend_options backend = {.name = "cpu", .n_threads = 1, .precision = "auto"};
+    pl_model_options options = {.batch = BATCH, .context = CONTEXT, .training = true};
+    pl_backend *be = NULL;
+    pl_model *model = NULL;
+    float *end = NULL;
+    pl_shape shape;
+    pl_topology_spec spec;
+    pl_status status = PL_OK;
+    PL_TRY(pl_preset("laptop", &shape, &spec));
+    PL_TRY(pl_topology_create(&shape, &spec, &out->topology));
+    out->n = pl_topology_path_params(out->topology);
+    PL_TRY(alloc_update(out->n, &out->values));
+    PL_TRY(pl_backend_open(&backend, &be));
+    PL_TRY(pl_model_create(be, out->topology, &options, &model));
+    PL_TRY(alloc_update(out->n, &end));
+    for (int slot = 0; slot < pl_topology_n_slots(out->topology); slot++)
+        pl_topology_init(out->topology, slot, 1,
+                         out->values + pl_topology_slot(out->topology, slot)->offset);
+    PL_TRY(pl_model_load(model, out->values));
+    PL_TRY(pl_model_load_moments(model, NULL, NULL));
+    PL_TRY(train_steps(model, shape.vocab, 0, STEPS - PHASE));
+    PL_TRY(pl_model_save(model, out->values));
+    PL_TRY(train_steps(model, shape.vocab, STEPS - PHASE, STEPS));
+    PL_TRY(pl_model_save(model, end));
+    for (size_t i = 0; i < out->n; i++)
+        out->values[i] -= end[i];
+    snprintf(out->source, sizeof out->source,
+             "%d steps of AdamW on the laptop preset after %d earlier steps", PHASE,
+             STEPS - PHASE);
+done:
+    pl_free_aligned(end);
+    pl_model_destroy(&model);
+    pl_backend_close(&be);
+    return status;
+}
+
+/* ---- the rows ---- */
 typedef struct row {
     const char *label, *codec;
     int value_bits;
@@ -20,7 +190,7 @@ typedef struct row {
 } row;
 
 typedef struct measurement {
-    measure_update update;
+    measured_update update;
     double norm, copy_s;
     float *residual, *sum;
     pl_buf message;
@@ -52,6 +222,12 @@ enum { N_ROWS = sizeof rows / sizeof *rows };
  * the error of the first pass, and the best times of all passes. */
 static pl_status measure_row(measurement *m, row *r)
 {
+    const pl_topology *t = m->update.topology;
+    const pl_codec_round round = {.seed = 1,
+                                  .n_contributors = CONTRIBUTORS,
+                                  .weight = 1.0f,
+                                  .scale_exponent =
+                                      pl_codec_exponent(m->norm, m->update.n)};
     pl_codec_options o;
     PL_CHECK(pl_codec_options_default(r->codec, &o));
     r->residual = r->residual || pl_codec_drops_much(&o);
@@ -63,17 +239,15 @@ static pl_status measure_row(measurement *m, row *r)
     for (int i = 0; i < PASSES; i++) {
         double encode_s = 0, add_s = 0;
         uint64_t n_bytes = 0;
-        for (int slot = 0; slot < pl_topology_n_slots(m->update.topology); slot++) {
-            measure_module of;
+        for (int slot = 0; slot < pl_topology_n_slots(t); slot++) {
             double norm = 0;
-            PL_CHECK(measure_update_module(&m->update, m->norm, slot, &of));
-            const pl_slot *s = of.slot;
+            const pl_slot *s = pl_topology_slot(t, slot);
             float *residual = r->residual ? m->residual + s->offset : NULL;
             pl_buf_clear(&m->message);
             double start = pl_now();
-            PL_CHECK(pl_codec_encode_module(&o, of.parts, of.n_parts, &of.round,
-                                            m->update.values + s->offset, residual,
-                                            &m->message));
+            PL_CHECK(pl_codec_encode_update(
+                &o, t, pl_topology_module_of_path(t, slot, 0), &round,
+                m->update.values + s->offset, residual, &m->message));
             double middle = pl_now();
             PL_CHECK(pl_codec_add(m->message.data, m->message.len, s->n_params, 1.0f,
                                   m->sum + s->offset, &norm));
@@ -106,8 +280,7 @@ pl_status measure_codec(bool json, const char *folder)
 {
     pl_status status = PL_OK;
     measurement m = {0};
-    PL_TRY(folder ? measure_update_read(folder, &m.update)
-                  : measure_update_train(&m.update));
+    PL_TRY(folder ? read_update(folder, &m.update) : train_update(&m.update));
     size_t bytes = m.update.n * sizeof(float);
     PL_TRY(pl_try_alloc(bytes, "a residual", (void **)&m.residual));
     PL_TRY(pl_try_alloc(bytes, "a sum of updates", (void **)&m.sum));
@@ -126,7 +299,7 @@ pl_status measure_codec(bool json, const char *folder)
         pl_json_set_int(o, "params", (int64_t)m.update.n);
         pl_json_set_real(o, "update_norm", m.norm);
         pl_json_set_real(o, "copy_gb_per_s", speed(&m, m.copy_s));
-        pl_json_set_int(o, "contributors", BENCH_CONTRIBUTORS);
+        pl_json_set_int(o, "contributors", CONTRIBUTORS);
         for (int i = 0; i < N_ROWS; i++) {
             const row *r = &rows[i];
             pl_json *entry = pl_json_object();
@@ -156,7 +329,8 @@ pl_status measure_codec(bool json, const char *folder)
                 rows[i].error);
     }
 done:
-    measure_update_free(&m.update);
+    pl_topology_destroy(&m.update.topology);
+    pl_free_aligned(m.update.values);
     pl_free_aligned(m.residual);
     pl_free_aligned(m.sum);
     pl_buf_destroy(&m.message);

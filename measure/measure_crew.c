@@ -48,13 +48,7 @@ static pl_status time_crew_training(const measure_options *o,
     pl_backend *be = NULL;
     const pl_backend_options backend = {
         .name = o->backend, .n_threads = threads, .precision = o->precision};
-    const pl_probe_options probe = {.shape = &model->shape,
-                                    .batch = model->batch,
-                                    .rounds = model->rounds,
-                                    .seconds = o->seconds,
-                                    .cpu_clock = o->cpu_clock,
-                                    .muon = o->muon,
-                                    .muon_rows = o->muon_rows};
+    const pl_probe_options probe = measure_probe_options(o, model);
     PL_CHECK(pl_backend_open(&backend, &be));
     const pl_status status = pl_probe_step(be, &probe, seconds);
     pl_backend_close(&be);

@@ -76,13 +76,7 @@ static pl_status measure_process(const measure_options *o, const measured_model 
         say("  %-7s %8s %11s %10s %10s %8s %10s %9s", "model", "params", "batch",
             "tokens/s", "s/step", "GFLOP/s", "products", "of step");
     for (const measured_model *m = first; m < first + n; m++) {
-        const pl_probe_options probe = {.shape = &m->shape,
-                                        .batch = m->batch,
-                                        .rounds = m->rounds,
-                                        .memory = true,
-                                        .cpu_clock = o->cpu_clock,
-                                        .muon = o->muon,
-                                        .muon_rows = o->muon_rows};
+        const pl_probe_options probe = measure_probe_options(o, m);
         PL_TRY(pl_probe(be, &probe, &report));
         if (list) {
             pl_json *entry = model_json(m);
@@ -188,18 +182,9 @@ pl_status measure_engine(const measure_options *o)
     const measured_model *first;
     int n;
     PL_CHECK(choose(o, &own, &first, &n));
-    pl_json *out = o->json ? pl_json_object() : NULL;
-    pl_json *list = out ? pl_json_array() : NULL;
-    pl_status status = o->processes > 0 ? measure_machine(o, first, n, list)
-                                        : measure_process(o, first, n, list);
-    if (!out)
-        return status;
-    pl_json_set_text(out, "backend", o->backend);
-    pl_json_set_int(out, "threads", o->threads);
-    pl_json_set(out, o->processes > 0 ? "crews" : "models", list);
-    if (status == PL_OK)
-        say_json(out);
-    else
-        pl_json_destroy(&out);
-    return status;
+    pl_json *list = o->json ? pl_json_array() : NULL;
+    const bool crews = o->processes > 0;
+    return measure_say_list(o, crews ? "crews" : "models", list,
+                            crews ? measure_machine(o, first, n, list)
+                                  : measure_process(o, first, n, list));
 }

@@ -173,20 +173,17 @@ static double share_of_memory(const bench *b)
     return weight_bytes(b) / b->step[0] * b->reading / (double)read_bytes(b);
 }
 
-static pl_status run_model(const measure_options *q, const char *name,
-                           const pl_shape *shape, int rounds, pl_json *list)
+static pl_status run_model(const measure_options *q, const measured_model *m,
+                           pl_json *list)
 {
     pl_status status = PL_OK;
     const pl_topology_spec spec = {.n_levels = 1, .experts = {1}, .replicas = 1};
-    void *memory = NULL, *params = NULL, *logits = NULL;
-    bench b = {.q = q, .name = name, .shape = *shape, .rounds = rounds};
-    PL_TRY(pl_try_alloc(read_bytes(&b), "memory to read", &memory));
-    b.memory = memory;
+    bench b = {.q = q, .name = m->name, .shape = m->shape, .rounds = m->decode_rounds};
+    PL_TRY(pl_try_alloc(read_bytes(&b), "memory to read", (void **)&b.memory));
     memset(b.memory, 1, read_bytes(&b));
     PL_TRY(pl_topology_create(&b.shape, &spec, &b.topology));
     PL_TRY(pl_try_alloc(pl_topology_path_params(b.topology) * sizeof(float),
-                        "a path's parameters", &params));
-    b.params = params;
+                        "a path's parameters", (void **)&b.params));
     PL_TRY(pl_probe_params(b.topology, b.params));
     b.n_prompt = b.shape.context / 2 < PROMPT ? b.shape.context / 2 : PROMPT;
     b.prompt = pl_alloc((size_t)b.n_prompt * sizeof *b.prompt);
@@ -194,8 +191,7 @@ static pl_status run_model(const measure_options *q, const char *name,
         b.prompt[i] = (int32_t)((int64_t)i * TOKEN_STEP % b.shape.vocab);
     b.n_slots = batches[BATCHES_MAX - 1];
     PL_TRY(pl_try_alloc((size_t)b.n_slots * (size_t)b.shape.vocab * sizeof(float),
-                        "logits", &logits));
-    b.logits = logits;
+                        "logits", (void **)&b.logits));
     for (size_t i = 0; i < sizeof precisions / sizeof *precisions; i++) {
         b.precision = precisions[i];
         if (q->precision && strcmp(q->precision, b.precision) != 0)
@@ -246,7 +242,7 @@ static pl_status run_model(const measure_options *q, const char *name,
         PL_TRY(status);
     }
 done:
-    pl_free_aligned(memory);
+    pl_free_aligned(b.memory);
     pl_free_aligned(b.params);
     pl_free_aligned(b.logits);
     pl_free(b.prompt);
@@ -267,9 +263,8 @@ pl_status measure_generate(const measure_options *o)
         PL_CHECK(measure_model_by_name(o->model, &own));
     else if (o->n_settings == 0)
         m = measure_models(&n);
-    pl_json *out = o->json ? pl_json_object() : NULL;
-    pl_json *list = out ? pl_json_array() : NULL;
-    if (!out)
+    pl_json *list = o->json ? pl_json_array() : NULL;
+    if (!list)
         say("generation on %s, %d thread%s: tokens/s\n"
             "  %-5s %-5s %8s %11s %9s %9s %9s  %9s %9s",
             o->backend, o->threads, o->threads == 1 ? "" : "s", "model", "", "params",
@@ -283,21 +278,11 @@ pl_status measure_generate(const measure_options *o)
         pl_free(c);
     }
     for (int i = 0; i < n && status == PL_OK; i++)
-        status = run_model(o, m[i].name, &m[i].shape, m[i].decode_rounds, list);
-    if (!out) {
-        if (status == PL_OK)
-            say("  (of memory: bytes of weights that decoding reads per second, as a "
-                "share of the rate at which memory can be read; *: not given, because "
-                "the last-level cache can hold more than 1/%d of the weights)",
-                CACHES);
-        return status;
-    }
-    pl_json_set_text(out, "backend", o->backend);
-    pl_json_set_int(out, "threads", o->threads);
-    pl_json_set(out, "models", list);
-    if (status == PL_OK)
-        say_json(out);
-    else
-        pl_json_destroy(&out);
-    return status;
+        status = run_model(o, &m[i], list);
+    if (!list && status == PL_OK)
+        say("  (of memory: bytes of weights that decoding reads per second, as a "
+            "share of the rate at which memory can be read; *: not given, because "
+            "the last-level cache can hold more than 1/%d of the weights)",
+            CACHES);
+    return measure_say_list(o, "models", list, status);
 }

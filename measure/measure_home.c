@@ -23,7 +23,7 @@ static const uint64_t staging_bytes = UINT64_C(1) << 30;
 
 /* What the workers of a process have done. */
 typedef struct tally {
-    uint64_t up, down, repeated, connects;
+    uint64_t repeated, connects;
     double cpu_s;
 } tally;
 
@@ -44,11 +44,7 @@ static pl_status send_and_fetch(group *g, size_t item, uint64_t round, uint64_t 
     pl_status status = PL_OK;
     snprintf(name, sizeof name, "load%llu", (unsigned long long)worker);
     PL_TRY(pl_try_alloc(bytes, "an object", (void **)&data));
-    for (uint64_t i = 0; i + 16 <= bytes; i += 16) {
-        uint32_t block[4];
-        pl_philox(worker, round, i, block);
-        memcpy(data + i, block, sizeof block);
-    }
+    measure_fill(data, bytes, worker, round);
     PL_TRY(pl_client_put_object(g->clients[item], name, data, bytes, &hash));
     pl_free_aligned(data);
     data = NULL;
@@ -124,8 +120,6 @@ static pl_status run_home_load(load *l, const home_process *h, const pl_keypair 
             for (int i = 0; i < g.n; i++) {
                 pl_link link;
                 pl_client_link(g.clients[i], &link);
-                t.up += link.up_bytes;
-                t.down += link.down_bytes;
                 t.repeated += link.repeated_bytes;
                 t.connects += link.n_connects;
             }
@@ -149,8 +143,6 @@ static pl_status run_home_load(load *l, const home_process *h, const pl_keypair 
         tally t;
         if (read(l->from[i], &t, sizeof t) != sizeof t)
             return pl_fail(PL_ERR_NET, "a worker has failed");
-        sum.up += t.up;
-        sum.down += t.down;
         sum.repeated += t.repeated;
         sum.connects += t.connects;
         sum.cpu_s += t.cpu_s;
@@ -180,10 +172,7 @@ pl_status measure_home(const measure_load *o)
     char folder[PL_PATH_MAX];
     home_process h = {0};
     pl_keypair server, client;
-    const char *root = getenv("TMPDIR");
-    pl_join(folder, root && *root ? root : P_tmpdir, "bench-home-XXXXXX");
-    if (!mkdtemp(folder))
-        return pl_fail(PL_ERR_IO, "cannot make the folder %s; set TMPDIR", folder);
+    PL_CHECK(measure_make_folder("bench-home-XXXXXX", folder));
     pl_keypair_create(&server);
     pl_keypair_create(&client);
     pl_status status =

@@ -102,25 +102,19 @@ static void open_line(line *l, const char *address)
     send_whole_bytes(l->fd, ready, sizeof ready - 1);
 }
 
-static void put_number(uint8_t *out, uint64_t value, int bytes)
-{
-    for (int i = 0; i < bytes; i++)
-        out[i] = (uint8_t)(value >> (8 * i));
-}
-
 /* Sends a message (PROTOCOL 1.1) whose body has at most 255 bytes. */
 static void send_line(line *l, pl_message *m)
 {
     uint8_t out[2 + HEADER + 2 + 255] = {ZMTP_MORE, HEADER}, *header = out + 2;
     size_t n = m->body.len;
     memcpy(header, "PLW1\x01", 5);
-    put_number(header + 6, m->type, 2);
-    put_number(header + 10, HEADER, 2);
-    put_number(header + 12, n, 4);
-    put_number(header + 24, m->request, 8);
-    put_number(header + 40, m->token, 8);
+    pl_le_put(header + 6, m->type, 2);
+    pl_le_put(header + 10, HEADER, 2);
+    pl_le_put(header + 12, n, 4);
+    pl_le_put(header + 24, m->request, 8);
+    pl_le_put(header + 40, m->token, 8);
     pl_piece pieces[] = {{header, HEADER}, {m->body.data, n}};
-    put_number(header + 56, pl_checksum_pieces(pieces, 2), 8);
+    pl_le_put(header + 56, pl_checksum_pieces(pieces, 2), 8);
     header[HEADER + 1] = (uint8_t)n;
     memcpy(header + HEADER + 2, m->body.data, n);
     send_whole_bytes(l->fd, out, 2 + HEADER + 2 + n);
@@ -154,14 +148,6 @@ static void fill_line(line *l)
         }
 }
 
-static uint64_t number_at(const uint8_t *in, int bytes)
-{
-    uint64_t value = 0;
-    for (int i = bytes; i-- > 0;)
-        value = value << 8 | in[i];
-    return value;
-}
-
 /* Takes one whole message from the bytes that have arrived; false: none yet. */
 static bool next_message(line *l)
 {
@@ -180,9 +166,9 @@ static bool next_message(line *l)
             break;
         const uint8_t *frame = at + head;
         if (l->greeted && l->frame == 0 && n == HEADER) {
-            m->type = (uint16_t)number_at(frame + 6, 2);
-            m->request = number_at(frame + 24, 8);
-            m->token = number_at(frame + 40, 8);
+            m->type = (uint16_t)pl_le_get(frame + 6, 2);
+            m->request = pl_le_get(frame + 24, 8);
+            m->token = pl_le_get(frame + 40, 8);
         } else if (l->greeted && l->frame == 1) {
             pl_buf_clear(&m->body);
             pl_buf_append(&m->body, frame, n);
@@ -199,7 +185,7 @@ static bool next_message(line *l)
 
 /* ---- the workers ---- */
 typedef struct sample {
-    float grant_ms[SAMPLES_MAX], renew_ms[SAMPLES_MAX];
+    double grant_ms[SAMPLES_MAX], renew_ms[SAMPLES_MAX];
     int n_grants, n_renewals;
     int64_t n_empty, n_lost; /* numbers of answers NO_WORK, LEASE_LOST */
     int64_t n_messages;      /* of the hub */
@@ -235,7 +221,7 @@ static void take_hub_message(player *p, const load *l, sample *s)
         p->phase = said.phase;
         pl_copy_text(p->task, sizeof p->task, said.task);
         if (counts(l) && s->n_grants < SAMPLES_MAX)
-            s->grant_ms[s->n_grants++] = (float)(1e3 * (p->hub.arrived - p->asked));
+            s->grant_ms[s->n_grants++] = 1e3 * (p->hub.arrived - p->asked);
         p->token = m->token;
         p->question = 0;
         p->works = true;
@@ -247,7 +233,7 @@ static void take_hub_message(player *p, const load *l, sample *s)
         s->n_empty += counts(l);
     } else if (m->type == PL_MSG_RENEWED && m->request == p->renewal) {
         if (counts(l) && s->n_renewals < SAMPLES_MAX)
-            s->renew_ms[s->n_renewals++] = (float)(1e3 * (p->hub.arrived - p->renewed));
+            s->renew_ms[s->n_renewals++] = 1e3 * (p->hub.arrived - p->renewed);
     } else if (m->type == PL_MSG_LEASE_LOST && m->request == p->renewal) {
         p->works = false;
         s->n_lost += counts(l);
@@ -363,7 +349,6 @@ static void make_arm(fake_home *h, const load *l)
 {
     pl_arm *arm = &h->arm;
     int n_paths = (int)(2 * l->workers);
-    memset(arm, 0, sizeof *arm);
     pl_copy_text(arm->name, sizeof arm->name, "load");
     arm->shape = (pl_shape){.vocab = 300,
                             .width = 16,
@@ -437,18 +422,16 @@ static void make_state(fake_home *h)
 {
     pl_buf inner = {0};
     pl_buf_clear(&h->state);
-    PL_SAY_BODY(&inner, arm_record, .arm = h->arm.name, .arm_blob = h->blob);
-    nest_record(&inner, &h->state);
+    PL_SAY_RECORD(&h->state, arm_record, .arm = h->arm.name, .arm_blob = h->blob);
     for (int m = 0; m < pl_topology_n_modules(h->topology); m++) {
         put_module(h, m, &inner);
         nest_record(&inner, &h->state);
     }
-    for (int p = 0; p < h->arm.n_shards; p++) {
-        if (h->phases[p] == 0)
-            continue;
-        put_path_state(h, p, &inner);
-        nest_record(&inner, &h->state);
-    }
+    for (int p = 0; p < h->arm.n_shards; p++)
+        if (h->phases[p] > 0) {
+            put_path_state(h, p, &inner);
+            nest_record(&inner, &h->state);
+        }
     pl_buf_destroy(&inner);
 }
 
@@ -461,14 +444,12 @@ static void put_piece(const pl_buf *from, uint64_t offset, pl_message *a)
                       left < PL_WIRE_DATA_MAX ? left : PL_WIRE_DATA_MAX);
 }
 
-static void tell_hub_event(fake_home *h, pl_buf *record)
+/* Sends an event to the hub; its body is emptied for the next one. */
+static void tell_hub_event(fake_home *h, pl_message *event)
 {
-    pl_message event = {.type = PL_MSG_EVENT};
-    pl_buf_append(&event.body, record->data, record->len);
-    pl_buf_clear(record);
     h->n_unsent +=
-        h->hub.len > 0 && pl_wire_send_to(h->socket, &h->hub, &event) != PL_OK;
-    pl_message_destroy(&event);
+        h->hub.len > 0 && pl_wire_send_to(h->socket, &h->hub, event) != PL_OK;
+    pl_buf_clear(&event->body);
 }
 
 /* Handles a path that has finished a phase. If all contributors of a module have
@@ -476,7 +457,7 @@ static void tell_hub_event(fake_home *h, pl_buf *record)
 static void on_finished(fake_home *h, pl_message *m)
 {
     pl_msg_submit_path q;
-    pl_buf record = {0};
+    pl_message event = {.type = PL_MSG_EVENT};
     if (PL_HEAR(m, submit_path, &q) != PL_OK)
         return;
     int path = pl_name_table_get(h->paths, q.name);
@@ -490,12 +471,12 @@ static void on_finished(fake_home *h, pl_message *m)
         if (++h->done[module] % pl_arm_contributors(h->topology, module) != 0)
             continue;
         h->versions[module]++;
-        put_module(h, module, &record);
-        tell_hub_event(h, &record);
+        put_module(h, module, &event.body);
+        tell_hub_event(h, &event);
     }
-    put_path_state(h, path, &record);
-    tell_hub_event(h, &record);
-    pl_buf_destroy(&record);
+    put_path_state(h, path, &event.body);
+    tell_hub_event(h, &event);
+    pl_message_destroy(&event);
 }
 
 static void answer_peer(fake_home *h, const pl_peer *peer, pl_message *m)
@@ -545,15 +526,9 @@ static void serve_fake_home(fake_home *h, int64_t until_ms)
 }
 
 /* ---- the measurement ---- */
-static int by_wait_time(const void *a, const void *b)
+static void print_times(const char *what, double *ms, size_t n)
 {
-    float x = *(const float *)a, y = *(const float *)b;
-    return (x > y) - (x < y);
-}
-
-static void print_times(const char *what, float *ms, size_t n)
-{
-    qsort(ms, n, sizeof *ms, by_wait_time);
+    measure_sort(ms, n);
     if (n > 0)
         say("  %s %zu: p50 %.2f, p99 %.2f, max %.1f ms", what, n, ms[n / 2],
             ms[n * 99 / 100], ms[n - 1]);
@@ -643,11 +618,8 @@ pl_status measure_hub(const measure_fleet *o)
               .workers = o->workers,
               .seconds = o->seconds,
               .task_s = o->task_s};
-    const char *root = getenv("TMPDIR");
     int ended = 0;
-    pl_join(l.folder, root && *root ? root : P_tmpdir, "bench-hub-XXXXXX");
-    if (!mkdtemp(l.folder))
-        return pl_fail(PL_ERR_IO, "cannot make the folder %s; set TMPDIR", l.folder);
+    PL_CHECK(measure_make_folder("bench-hub-XXXXXX", l.folder));
     const pid_t child = fork();
     if (child == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);

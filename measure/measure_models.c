@@ -1,4 +1,4 @@
-/* The models that `pathloom bench` measures by name. */
+/* The models that `pathloom bench` measures by name, and what it says of them. */
 #include "measure/engine_internal.h"
 
 #define SHAPE(V, C, H, F, L, T)                                                        \
@@ -22,6 +22,33 @@ static const struct {
     int batch, rounds, decode_rounds;
 } presets[] = {{"150m", "dense-150m", 16, 4, 4}, {"1.3b", "dense-1b", 8, 3, 3}};
 enum { N_PRESETS = sizeof presets / sizeof *presets };
+
+pl_probe_options measure_probe_options(const measure_options *o,
+                                       const measured_model *model)
+{
+    return (pl_probe_options){.shape = &model->shape,
+                              .batch = model->batch,
+                              .rounds = model->rounds,
+                              .seconds = o->seconds,
+                              .cpu_clock = o->cpu_clock,
+                              .muon = o->muon,
+                              .muon_rows = o->muon_rows};
+}
+
+pl_status measure_say_list(const measure_options *o, const char *name, pl_json *list,
+                           pl_status status)
+{
+    if (!list || status != PL_OK) {
+        pl_json_destroy(&list);
+        return status;
+    }
+    pl_json *out = pl_json_object();
+    pl_json_set_text(out, "backend", o->backend);
+    pl_json_set_int(out, "threads", o->threads);
+    pl_json_set(out, name, list);
+    say_json(out);
+    return PL_OK;
+}
 
 const measured_model *measure_models(int *n)
 {

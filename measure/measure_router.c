@@ -33,6 +33,7 @@ typedef struct bench {
     uint32_t *cloud;           /* [n] the cloud of each document */
 } bench;
 
+/* Returns zeroed memory. */
 static void *need_memory(size_t bytes)
 {
     void *memory = NULL;
@@ -83,11 +84,9 @@ static pl_status draw_documents(void *context, size_t item, int thread)
 static double variance_within(const bench *b, const pl_shards *shards)
 {
     const size_t dim = (size_t)b->dim, k = (size_t)b->n_paths;
-    double *sums = need_memory(k * dim * sizeof *sums), *counts, squares = 0;
-    double between = 0, all = 0;
-    counts = need_memory(k * sizeof *counts);
-    memset(sums, 0, k * dim * sizeof *sums);
-    memset(counts, 0, k * sizeof *counts);
+    double *sums = need_memory(k * dim * sizeof *sums);
+    double *counts = need_memory(k * sizeof *counts);
+    double squares = 0, between = 0, all = 0;
     for (size_t i = 0; i < b->n; i++) {
         const size_t path = (size_t)shards->path_of[i];
         counts[path]++;
@@ -121,7 +120,6 @@ static void deal_and_judge(const bench *b, const char *name, const pl_router *ro
     start = pl_now();
     pl_judge(shards.path_of, b->n_paths, b->cloud, b->n_clouds, b->n, &judged);
     double *load = need_memory((size_t)b->n_paths * sizeof *load), sum = 0, most = 0;
-    memset(load, 0, (size_t)b->n_paths * sizeof *load);
     for (size_t i = 0; i < b->n; i++) {
         load[shards.path_of[i]] += b->weights[i];
         sum += b->weights[i];

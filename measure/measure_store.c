@@ -11,6 +11,7 @@
  * read after all commits. The store is made in a new folder inside the given one and
  * removed afterwards. With an engine, chunks are stored there and not deleted. */
 #include "measure/measure.h"
+#include "measure/home_process.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,14 +29,6 @@ typedef struct bench {
      * the first read of a version */
     double *seconds, *share, *read_share, *first;
 } bench;
-
-static int by_seconds(const void *a, const void *b)
-{
-    double x, y;
-    memcpy(&x, a, sizeof x);
-    memcpy(&y, b, sizeof y);
-    return x < y ? -1 : x > y;
-}
 
 static uint64_t written_bytes(void)
 {
@@ -107,12 +100,8 @@ static pl_status run_size(bench *b, size_t bytes)
     PL_CHECK(pl_store_open(b->folder, PL_STORE_CREATE, &b->store));
     uint64_t stored = 0;
     for (size_t i = 0; i < n; i++) {
-        /* new incompressible bytes for each commit, like trained weights */
-        for (size_t at = 0; at + 16 <= bytes; at += 16) {
-            uint32_t block[4];
-            pl_philox(i, 1, at / 16, block);
-            memcpy(b->data + at, block, sizeof block);
-        }
+        /* new bytes for each commit, like trained weights */
+        measure_fill(b->data, bytes, i, 1);
         uint64_t before = written_bytes();
         double start = pl_now();
         PL_CHECK(commit_bench_version(b, bytes, i, &parent));
@@ -128,18 +117,15 @@ static pl_status run_size(bench *b, size_t bytes)
     PL_CHECK(pl_store_open(b->folder, PL_STORE_WRITE, &b->store));
     const double open_seconds = pl_now() - reopened;
     for (uint64_t i = 0; i < n; i++) {
-        double store = 0, plain = 0;
+        double store = 0;
         /* reading once brings the file into the page cache */
         PL_CHECK(time_one_read(b, bytes / 2, i, &b->first[i]));
         PL_CHECK(time_one_read(b, bytes / 2, i, &store));
-        plain = plain_seconds(b, bytes / 2, true);
-        b->read_share[i] = plain / store;
+        b->read_share[i] = plain_seconds(b, bytes / 2, true) / store;
         read_seconds += store;
     }
-    qsort(b->seconds, n, sizeof *b->seconds, by_seconds);
-    qsort(b->share, n, sizeof *b->share, by_seconds);
-    qsort(b->read_share, n, sizeof *b->read_share, by_seconds);
-    qsort(b->first, n, sizeof *b->first, by_seconds);
+    for (int i = 0; i < 4; i++) /* the arrays follow each other */
+        measure_sort(b->seconds + (size_t)i * n, n);
     say("%9.2f MB  %8.2f  %8.2f  %8.2f  %7.0f  %6.0f %%  %7.2f  %9.0f  %9.0f  "
         "%6.0f %%  %7.0f",
         (double)bytes / 1e6, b->seconds[n / 2] * 1e3, b->seconds[n * 9 / 10] * 1e3,
@@ -157,7 +143,6 @@ pl_status measure_store(const measure_disk *o)
                                    4000000, 16000000, 64 << 20};
     const size_t n_sizes = sizeof sizes / sizeof *sizes;
     pl_status status = PL_OK;
-    void *data = NULL;
     bench b = {
         .repeats = o->repeats, .bytes = o->bytes, .engine = o->engine ? o->engine : ""};
     const size_t most = b.bytes > 0 ? (size_t)b.bytes : sizes[n_sizes - 1];
@@ -167,8 +152,7 @@ pl_status measure_store(const measure_disk *o)
                        "cannot make a folder in %s; name another by --folder",
                        o->folder);
     snprintf(b.plain, sizeof b.plain, "%s.plain", b.folder);
-    PL_TRY(pl_try_alloc(most, "the bytes to store", &data));
-    b.data = data;
+    PL_TRY(pl_try_alloc(most, "the bytes to store", (void **)&b.data));
     b.seconds = pl_alloc(4 * (size_t)b.repeats * sizeof *b.seconds);
     b.share = b.seconds + b.repeats;
     b.read_share = b.share + b.repeats;
@@ -183,7 +167,7 @@ pl_status measure_store(const measure_disk *o)
 done:
     pl_store_close(&b.store);
     pl_free(b.seconds);
-    pl_free_aligned(data);
+    pl_free_aligned(b.data);
     unlink(b.plain);
     if (status == PL_OK)
         return pl_remove_tree(b.folder);

@@ -45,51 +45,44 @@ typedef struct bench {
         share[N_WHAT][2][ROUNDS_MAX];
 } bench;
 
-/* ---- messages alone ---- */
-typedef struct stream {
-    pl_socket *server, *client;
-    pl_message out, in;
-    int64_t sent, received;
-} stream;
-
 static pl_status send_messages(const bench *b)
 {
-    stream x = {.sent = 0};
+    pl_socket *server = NULL, *client = NULL;
+    pl_message out = {.type = TYPE}, in = {0};
+    int64_t sent = 0, received = 0;
     char bound[PL_ADDRESS_MAX];
     bool ready;
     pl_peer peer;
     pl_status status = PL_OK;
-    pl_message_init(&x.out, TYPE);
-    pl_message_init(&x.in, 0);
-    PL_TRY(pl_wire_bind("tcp://127.0.0.1:*", &x.server, bound));
-    PL_TRY(pl_wire_connect(bound, &x.client));
-    while (x.received < b->bytes) {
-        while (x.sent < b->bytes && x.sent - x.received < (int64_t)WINDOW * PIECE) {
-            const int64_t left = b->bytes - x.sent;
+    PL_TRY(pl_wire_bind("tcp://127.0.0.1:*", &server, bound));
+    PL_TRY(pl_wire_connect(bound, &client));
+    while (received < b->bytes) {
+        while (sent < b->bytes && sent - received < (int64_t)WINDOW * PIECE) {
+            const int64_t left = b->bytes - sent;
             const size_t n = left < PIECE ? (size_t)left : PIECE;
-            pl_buf_clear(&x.out.data);
-            pl_buf_append(&x.out.data, b->data + x.sent, n);
-            x.out.request = pl_wire_next_request();
-            PL_TRY(pl_wire_send(x.client, &x.out));
-            x.sent += (int64_t)n;
+            pl_buf_clear(&out.data);
+            pl_buf_append(&out.data, b->data + sent, n);
+            out.request = pl_wire_next_request();
+            PL_TRY(pl_wire_send(client, &out));
+            sent += (int64_t)n;
         }
-        if (pl_wire_poll(&x.server, 1, NULL, 0, PATIENCE_MS, &ready) == 0)
+        if (pl_wire_poll(&server, 1, NULL, 0, PATIENCE_MS, &ready) == 0)
             PL_TRY(pl_fail(
                 PL_ERR_TIMEOUT,
                 "nothing arrived within %d s; check that the loopback interface "
                 "is up (`ip link set lo up`)",
                 PATIENCE_MS / 1000));
-        status = pl_wire_recv(x.server, &peer, &x.in);
+        status = pl_wire_recv(server, &peer, &in);
         if (status == PL_ERR_TIMEOUT)
             continue; /* the descriptor was ready, but no whole message had arrived */
         PL_TRY(status);
-        x.received += (int64_t)x.in.data.len;
+        received += (int64_t)in.data.len;
     }
 done:
-    pl_message_destroy(&x.out);
-    pl_message_destroy(&x.in);
-    pl_wire_close(&x.client);
-    pl_wire_close(&x.server);
+    pl_message_destroy(&out);
+    pl_message_destroy(&in);
+    pl_wire_close(&client);
+    pl_wire_close(&server);
     return status;
 }
 
@@ -141,29 +134,18 @@ static pl_status measure_turn(bench *b, what w, bool curve, int round)
     return PL_OK;
 }
 
-static int by_rate(const void *a, const void *b)
+/* Prints the medians of a row, whose values get sorted. */
+static void print_row(bench *b, what w, bool curve)
 {
-    double x, y;
-    memcpy(&x, a, sizeof x);
-    memcpy(&y, b, sizeof y);
-    return x < y ? -1 : x > y;
-}
-
-static double median(const double *values, int n)
-{
-    double sorted[ROUNDS_MAX];
-    memcpy(sorted, values, (size_t)n * sizeof *sorted);
-    qsort(sorted, (size_t)n, sizeof *sorted, by_rate);
-    return sorted[n / 2];
-}
-
-static void print_row(const bench *b, what w, bool curve)
-{
-    const int n = (int)b->rounds;
-    const double rate = median(b->rate[w][curve], n);
+    double *rate = b->rate[w][curve], *cpu = b->cpu[w][curve],
+           *share = b->share[w][curve];
+    const size_t n = (size_t)b->rounds;
+    measure_sort(rate, n);
+    measure_sort(cpu, n);
+    measure_sort(share, n);
     say("%-16s %-12s %8.1f MB/s %9.2f Mbit/s %6.2f ms of CPU per MB %5.0f %%", names[w],
-        curve ? "CURVE" : "unencrypted", 1e-6 * rate, 8e-6 * rate,
-        1e9 * median(b->cpu[w][curve], n), 100 * median(b->share[w][curve], n));
+        curve ? "CURVE" : "unencrypted", 1e-6 * rate[n / 2], 8e-6 * rate[n / 2],
+        1e9 * cpu[n / 2], 100 * share[n / 2]);
 }
 
 /* forks homes before it has sockets: a fork cannot use ZeroMQ's threads */
@@ -210,29 +192,18 @@ pl_status measure_wire(const measure_transfers *o)
 {
     pl_status status = PL_OK;
     bench *b = pl_alloc(sizeof *b);
-    void *data = NULL;
-    const char *root = getenv("TMPDIR");
     b->bytes = o->bytes;
     b->rounds = o->rounds;
-    PL_TRY(pl_try_alloc((size_t)b->bytes, "the bytes to send", &data));
-    b->data = data;
-    pl_join(b->folder, root && *root ? root : P_tmpdir, "bench-wire-XXXXXX");
-    if (!mkdtemp(b->folder)) {
-        status = pl_fail(PL_ERR_IO, "cannot make the folder %s; set TMPDIR", b->folder);
-        goto done;
-    }
+    PL_TRY(pl_try_alloc((size_t)b->bytes, "the bytes to send", (void **)&b->data));
+    PL_TRY(measure_make_folder("bench-wire-XXXXXX", b->folder));
     pl_keypair_create(&b->server);
     pl_keypair_create(&b->client);
-    for (int64_t i = 0; i + 16 <= b->bytes; i += 16) {
-        uint32_t block[4];
-        pl_philox(1, 2, (uint64_t)i, block);
-        memcpy(b->data + i, block, sizeof block);
-    }
+    measure_fill(b->data, (uint64_t)b->bytes, 1, 2);
     status = run_wire_bench(b, !o->messages);
     if (pl_remove_tree(b->folder) != PL_OK)
         say("%s stays", b->folder);
 done:
-    pl_free_aligned(data);
+    pl_free_aligned(b->data);
     pl_free(b);
     return status;
 }

@@ -63,8 +63,7 @@ pl_status pl_probe(pl_backend *be, const pl_probe_options *options,
         out->rows[i].repeats = (int)fmax(1.0, fmin(wanted, REPEATS_MAX));
     }
     for (int round = 0; round <= options->rounds; round++) {
-        if (round < 2) /* the first round only warms up */
-        {
+        if (round < 2) { /* the first round only warms up */
             out->step_seconds = INFINITY;
             for (int i = 0; i < out->n_rows; i++)
                 out->rows[i].seconds = INFINITY;
@@ -77,8 +76,7 @@ pl_status pl_probe(pl_backend *be, const pl_probe_options *options,
         }
         PL_TRY(time_step(options, train, &out->step_seconds));
     }
-    if (options->memory)
-        PL_TRY(probe_ops_memory(ops, &out->memory_rate));
+    PL_TRY(probe_ops_memory(ops, &out->memory_rate));
     /* The FLOPs of a step are those of products and of attention. The row of the
      * classifier is not added, because its three products have rows of their own. */
     for (int i = 0; i < out->n_rows; i++) {

@@ -19,8 +19,6 @@ typedef struct pl_probe_options {
      * mean time of a step, on a GPU that of the second half; 0: pl_probe_step returns
      * the time of the fastest step */
     double seconds;
-    /* whether pl_probe also measures the rate of memory */
-    bool memory;
     /* bytes of each of the four arrays that the measurement of memory reads and writes.
      * 0: 64 MiB, on a GPU 256 MiB. It has at least four times a GPU's cache. */
     size_t stream_bytes;
@@ -53,8 +51,7 @@ typedef struct pl_probe_report {
     double product_seconds; /* seconds of the step's products alone */
     double flops;           /* FLOPs of the step's products and of attention */
     double matrix_rate;     /* FLOP/s of the best product: the limit of arithmetic */
-    /* the most bytes/s that a pass over the arrays moved: the limit of memory; 0 unless
-     * options.memory was set */
+    /* the most bytes/s that a pass over the arrays moved: the limit of memory */
     double memory_rate;
 } pl_probe_report;
 
@@ -66,7 +63,7 @@ pl_status pl_probe(pl_backend *be, const pl_probe_options *options,
                    pl_probe_report *out);
 /* Returns the speed of a row's operation as a share of the machine's limits: its FLOP/s
  * divided by matrix_rate, or its bytes/s divided by memory_rate, whichever is larger.
- * The report must contain memory_rate. */
+ */
 double pl_probe_share(const pl_probe_report *report, const pl_probe_row *row);
 /* Measures only the training step: the best or, with options->seconds, the mean. */
 pl_status pl_probe_step(pl_backend *be, const pl_probe_options *options,

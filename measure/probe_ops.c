@@ -27,7 +27,7 @@ struct probe_ops {
         int weight;
     } what[PL_PROBE_ROWS]; /* [n_rows] one entry per row of the report */
     int which;             /* index of the weight of the current product */
-    /* floats that each pass over memory reads per array; 0: memory is not measured */
+    /* floats that each pass over memory reads per array */
     size_t stream;
 };
 
@@ -306,11 +306,9 @@ pl_status probe_ops_create(pl_backend *be, const pl_probe_options *options,
     const int cols[] = {x->width, x->heads * x->D, x->width, x->ffn, x->width};
     memcpy(x->rows, rows, sizeof rows);
     memcpy(x->cols, cols, sizeof cols);
-    if (x->options.memory) {
-        const size_t usual = be->memory_bytes > 0 ? STREAM_BYTES_GPU : STREAM_BYTES;
-        const size_t asked = options->stream_bytes > 0 ? options->stream_bytes : usual;
-        x->stream = most(asked, STREAM_CACHES * be->cache_bytes) / sizeof(float);
-    }
+    const size_t usual = be->memory_bytes > 0 ? STREAM_BYTES_GPU : STREAM_BYTES;
+    const size_t asked = options->stream_bytes > 0 ? options->stream_bytes : usual;
+    x->stream = most(asked, STREAM_CACHES * be->cache_bytes) / sizeof(float);
     PL_TRY(make_buffers(x));
     for (int i = QKV; i <= HEAD; i++)
         PL_TRY(be->ops->weight_create(be, x->w, x->rows[i], x->cols[i], &x->weight[i]));

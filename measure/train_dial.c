@@ -1,7 +1,7 @@
 /* The dial of `pathloom train`: measures the facts from which config/dial.c chooses,
  * and sets the chosen keys in the run. Keys that the user gave keep their values. If
  * such a key determines the model, the paths, the batch or the phases, the dial chooses
- * the remaining keys to fit it. */
+ * the remaining keys to fit it. Also chooses settings for a slow link. */
 #include "measure/measure.h"
 
 #include <math.h>
@@ -48,7 +48,8 @@ pl_status train_dial_read(train_dial *d, const char *file)
 enum { SHAPE_PAIRS = 2 };
 
 /* ---- keys ---- */
-void train_dial_choose(train_dial *d, const char *key, const char *value,
+/* Notes a chosen key and the reason, unless the user gave this key. */
+static void choose_key(train_dial *d, const char *key, const char *value,
                        const char *why)
 {
     dial_keys *k = &d->keys;
@@ -62,7 +63,7 @@ static void choose_int(train_dial *d, const char *key, int64_t value, const char
 {
     char text[32];
     snprintf(text, sizeof text, "%lld", (long long)value);
-    train_dial_choose(d, key, text, why);
+    choose_key(d, key, text, why);
 }
 
 /* Sets in the run the keys that were chosen so far, then these KEY=VALUE pairs, and
@@ -81,7 +82,7 @@ static pl_status lay_before(const train_dial *d, pl_run *r, const char *const *p
     return run_lay(r, sets, n);
 }
 
-pl_status train_dial_lay(const train_dial *d, pl_run *r)
+static pl_status lay_chosen(const train_dial *d, pl_run *r)
 {
     return lay_before(d, r, NULL, 0);
 }
@@ -198,9 +199,9 @@ pl_status train_dial_begin(train_dial *d, pl_run *r)
      * (docs/results/dial.md). A given learning rate is probably meant for AdamW. */
     if (r->n_gpus == 0 && !given_sets(d->settings, "preset") &&
         !given_sets(d->settings, "train.lr")) {
-        train_dial_choose(d, "train.optimizer", "muon",
-                          "better than adamw after the same time");
-        PL_CHECK(train_dial_lay(d, r));
+        choose_key(d, "train.optimizer", "muon",
+                   "better than adamw after the same time");
+        PL_CHECK(lay_chosen(d, r));
     }
     /* On processors, workers join their threads for the base model. Measurements of
      * threads come later (keep_base_threads), so this needs a time. */
@@ -215,7 +216,7 @@ pl_status train_dial_begin(train_dial *d, pl_run *r)
         if (team.threads > c->threads)
             choose_int(d, "train.base_threads", team.threads,
                        "most workers wait while the base model is trained");
-        PL_CHECK(train_dial_lay(d, r));
+        PL_CHECK(lay_chosen(d, r));
     }
     note_given(d, r);
     d->facts.workers = r->n_workers > 0 ? r->n_workers : 1;
@@ -259,7 +260,7 @@ pl_status train_dial_begin(train_dial *d, pl_run *r)
     choose_int(d, "data.max_bytes", bytes,
                d->time ? "more text would take more than a tenth of the time to read"
                        : "more text would not be used");
-    return train_dial_lay(d, r);
+    return lay_chosen(d, r);
 }
 
 /* ---- the choice ---- */
@@ -285,23 +286,22 @@ static void choose_keys(train_dial *d, const dial_choice *c, int n_before)
         snprintf(why, sizeof why,
                  "%lld paths: best for this number of tokens and %.0f documents",
                  (long long)c->paths, d->facts.documents);
-        train_dial_choose(d, "topology.levels",
-                          c->paths == 2   ? "2"
-                          : c->paths == 4 ? "2x2"
-                          : c->paths == 8 ? "2x4"
-                                          : "4x4",
-                          why);
+        choose_key(d, "topology.levels",
+                   c->paths == 2   ? "2"
+                   : c->paths == 4 ? "2x2"
+                   : c->paths == 8 ? "2x4"
+                                   : "4x4",
+                   why);
     }
     if (!given_sets(d->settings, "preset") && c->blocks >= LEAST_BLOCKS) {
         snprintf(ends, sizeof ends, "0,%lld", (long long)c->blocks - 1);
-        train_dial_choose(d, "topology.private", ends,
-                          "each path has its own first and last block");
+        choose_key(d, "topology.private", ends,
+                   "each path has its own first and last block");
     }
     choose_int(d, "train.batch", c->batch,
                "8 sequences if the training has up to 30M tokens, else more");
     snprintf(lr, sizeof lr, "%.3g", c->lr);
-    train_dial_choose(d, "train.lr", lr,
-                      "lower for wider models, higher for larger batches");
+    choose_key(d, "train.lr", lr, "lower for wider models, higher for larger batches");
     choose_int(
         d, "train.base_steps", c->base_steps,
         c->base_steps > c->paths * c->tau * c->phases
@@ -314,8 +314,8 @@ static void choose_keys(train_dial *d, const dial_choice *c, int n_before)
              pl_human_count(c->tokens, human[0]), c->epochs, d->time ? ": about " : "",
              d->time ? pl_human_seconds(c->seconds, human[1]) : "");
     choose_int(d, "train.phases", c->phases, why);
-    train_dial_choose(d, "eval.baselines", "none",
-                      "baselines would take time from the mixture");
+    choose_key(d, "eval.baselines", "none",
+               "baselines would take time from the mixture");
     if (d->time && (double)c->eval_tokens < d->facts.valid_tokens)
         choose_int(d, "eval.max_tokens", c->eval_tokens,
                    "scoring takes at most a twentieth of the time");
@@ -352,7 +352,7 @@ static pl_status keep_base_threads(train_dial *d, pl_run *r)
         pl_copy_text(k->why[at], sizeof k->why[at],
                      "more threads would not train the base model faster");
     }
-    PL_CHECK(train_dial_lay(d, r));
+    PL_CHECK(lay_chosen(d, r));
     d->facts.base_replicas = r->cfg.base_replicas;
     return measure_speed(d, r, 0);
 }
@@ -373,7 +373,7 @@ pl_status train_dial_finish(train_dial *d, pl_run *r)
     f->seconds = seconds_left(d, r);
     dial_choose(f, c);
     choose_keys(d, c, n_before);
-    PL_CHECK(train_dial_lay(d, r));
+    PL_CHECK(lay_chosen(d, r));
     if (d->time) {
         PL_CHECK(measure_speed(d, r, 0));
         PL_CHECK(keep_base_threads(d, r));
@@ -409,12 +409,68 @@ pl_status train_dial_finish(train_dial *d, pl_run *r)
     if (c->short_of_time)
         say("note     the smallest run takes about %s, which is more time than is left",
             pl_human_seconds(c->seconds, human[0]));
-    PL_CHECK(train_dial_lay(d, r));
+    PL_CHECK(lay_chosen(d, r));
     d->chosen = true;
     d->part_began = pl_now();
     return PL_OK;
 }
 
+/* ---- a slow link ---- */
+pl_status train_link_choose(train_dial *d, pl_run *r)
+{
+    enum { MEASURED_MS = 500 };
+    const config *c = &r->cfg;
+    double bytes[2] = {0, 0}, rate = 0;
+    const int n_before = d->keys.n;
+    pl_outer outer;
+    PL_CHECK(config_outer(c, &outer));
+    const char *why = c->keep_states ? "store.keep_states needs every state" : NULL;
+    if (!pl_phase_repeats(&outer))
+        why = "the states of this outer.method, or train.state=local, cannot be made "
+              "again";
+    if (why) {
+        say("link     %s: no key is chosen, because %s", d->link, why);
+        return PL_OK;
+    }
+    /* the inner steps of a phase, for one worker alone */
+    const measured_workers one = {1, (int)c->threads, r->n_gpus};
+    PL_CHECK(measure_workers(c, &one, 1e-3 * MEASURED_MS, &rate));
+    const double steps_s =
+        (double)c->tau * (double)c->batch * (double)c->context / rate;
+    for (int level = 0; level < SLOW_LINK_LEVELS; level++) {
+        for (int i = 0; i < SLOW_LINK_PAIRS_MAX && slow_link_levels[level].key[i]; i++)
+            choose_key(d, slow_link_levels[level].key[i],
+                       slow_link_levels[level].value[i], "for --link");
+        if (level > 0)
+            PL_CHECK(lay_chosen(d, r));
+        PL_CHECK(slow_link_phase_bytes(c, r->topology, &bytes[level > 0]));
+        if (level == 0)
+            bytes[1] = bytes[0];
+        if (8 * bytes[1] / d->link_bits <= steps_s)
+            break;
+    }
+    char text[5][16], pairs[256] = "";
+    for (int i = n_before; i < d->keys.n; i++)
+        snprintf(pairs + strlen(pairs), sizeof pairs - strlen(pairs), " %s",
+                 d->keys.pair[i]);
+    double before_s = 8 * bytes[0] / d->link_bits, now_s = 8 * bytes[1] / d->link_bits;
+    say("link     %s: a phase of a path has %s of steps (on this machine), and its %s "
+        "take %s",
+        d->link, pl_human_seconds(steps_s, text[0]), pl_human_bytes(bytes[0], text[1]),
+        pl_human_seconds(before_s, text[2]));
+    if (!pairs[0])
+        say("         so no key changes%s", before_s <= steps_s ? "" : " more");
+    else
+        say("         so%s: %s take %s", pairs, pl_human_bytes(bytes[1], text[3]),
+            pl_human_seconds(now_s, text[4]));
+    if (now_s > steps_s)
+        say("note     the link still takes longer than the steps; phases with %.0f "
+            "times the steps (train.tau) would hide it",
+            now_s / steps_s);
+    return PL_OK;
+}
+
+/* ---- the account ---- */
 void train_dial_mark(train_dial *d, dial_part part)
 {
     const double now = pl_now();

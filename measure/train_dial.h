@@ -27,11 +27,6 @@ typedef struct train_dial {
  * are given, or also a file RUN.yaml (`file`; NULL: none). */
 pl_status train_dial_read(train_dial *d, const char *file);
 bool train_dial_is_set(const train_dial *d);
-/* Notes a chosen key and the reason, unless the user gave this key. */
-void train_dial_choose(train_dial *d, const char *key, const char *value,
-                       const char *why);
-/* Sets in the run the keys that were chosen; keys that the user gave override them. */
-pl_status train_dial_lay(const train_dial *d, pl_run *r);
 /* Measures this machine, and sets what must be known before the text is read. */
 pl_status train_dial_begin(train_dial *d, pl_run *r);
 /* Once the run's text is known: chooses the other keys, prints and sets all. */
@@ -41,3 +36,9 @@ void train_dial_mark(train_dial *d, dial_part part);
 /* Prints for each part of the run the time that it took and the time that was planned.
  * Prints nothing unless --for was given and this command chose the keys. */
 void train_dial_account(const train_dial *d);
+/* `pathloom train --link RATE`: sets the keys with which a link of this rate slows the
+ * workers down least: the first of slow_link_levels (config/slow_link.h) with which the
+ * transfers of a phase take no longer than its inner steps, or else the last one. Keys
+ * that the user gave stay. The time of the steps is measured on this machine. Prints
+ * the choice and why. `d` has the keys that were chosen before. */
+pl_status train_link_choose(train_dial *d, pl_run *r);

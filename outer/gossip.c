@@ -1,53 +1,26 @@
-/* The arithmetic of noloco (gossip.h has the equations): it pairs the holders of a
- * module, computes the step of a pair, and computes how fast the parameters of the
- * holders become equal.
+/* The arithmetic of noloco. gossip.h has the equations and the rules of matching;
+ * contract.c defines the rounds and the holders. This file is pure.
  *
- * Purpose. Under noloco no home averages a module. Each path and replica that trains
- * the module is called a holder. A holder keeps its own parameters x and velocity v. In
- * each round it meets one other holder, its mate; the two exchange vectors, and each
- * takes a step with them. This file is pure: it gets vectors and returns vectors.
- * contract.c defines the rounds and the holders.
- *
- *   1. Matching (pl_gossip_match). Every process computes all pairs by itself, and all
- *      processes must get the same pairs. The members are sorted by a hash of (seed,
- *      round, module, member). Members that are next to each other in this order form
- *      pairs:
- *
- *   even:  h1 h2 | h3 h4 | h5 h6          odd:  h1 h2 | h3 h4    h5 goes alone
- *
- * If the number of members is odd, one member has no mate in this round. It is the
- * member at position round mod n of a second order, which does not depend on the round.
- * So each member is without a mate equally often.
- *
- *   2. The step. The function that takes the step depends on the vectors that the mates
- *      exchanged:
+ * Which function takes a step depends on the vectors that the mates exchanged. A holder
+ * without a mate is a group of one, so the mean is the holder's value:
  *
  *   caller                 vectors of each mate          function of a block
  *   pl_gossip_apply_one    one: x - g (gamma = beta)     meet_one
  *   pl_gossip_apply_two    two: g and x                  meet_two, alone meet_nobody
  *   pl_gossip_apply_views  two, as a codec rounded them  meet_views, alone meet_nobody
  *
- * A holder without a mate (meet_nobody) is a group of one, so the mean is the holder's
- * value.
- *
- *   3. Agreement. pl_gossip_next maps the second moments of the disagreement to those
- *      of the next round. This map is linear, so pl_gossip_rate is the spectral radius
- *      of a 3x3 matrix. pl_gossip_limit searches for the smallest gamma that is not
- *      stable.
+ * pl_gossip_next maps the second moments of the disagreement to those of the next
+ * round. This map is linear, so pl_gossip_rate is the spectral radius of a 3x3 matrix.
  *
  * Invariants
  *   - Both mates compute the same mean bit for bit: mean_of(a, b) = mean_of(b, a) in
  *     floating point, and mean_of(a, a) = a.
  *   - half_way adds to one mate exactly the amount that it takes from the other, so the
  *     mean of all holders does not drift even when a codec rounds.
- *   - If only one mate of a pair took the step of a pair, the mean of all holders would
- *     change. So the home, not this file, decides once whether a pair meets or splits
- *     (home_meet.c).
+ *   - If only one mate of a pair took the step of a pair, that mean would change. So
+ *     the home decides once whether a pair meets or splits (home_meet.c).
  *   - The result at one index does not depend on values at other indices, so neither
- *     the number of threads nor the length of blocks changes the result.
- *
- * Ownership. Vectors are borrowed. `params` and `velocity` are changed in place and
- * must not overlap any other vector. `meeting` has the arguments of a call. */
+ *     the number of threads nor the length of blocks changes the result. */
 #include "outer/gossip.h"
 
 #include <math.h>
@@ -77,18 +50,13 @@ static void rank_member(const char *use, uint64_t seed, const char *module,
     pl_hasher_end(&hasher, &r->key);
 }
 
+/* Before keys are computed they are zeros, so this sorts by member. */
 static int by_key(const void *a, const void *b)
 {
     const ranked *x = a, *y = b;
     int order = memcmp(x->key.bytes, y->key.bytes, PL_HASH_BYTES);
     if (order != 0)
         return order;
-    return x->member < y->member ? -1 : x->member > y->member;
-}
-
-static int by_member(const void *a, const void *b)
-{
-    const ranked *x = a, *y = b;
     return x->member < y->member ? -1 : x->member > y->member;
 }
 
@@ -103,7 +71,7 @@ pl_status pl_gossip_match(uint64_t seed, const char *module, uint64_t round,
     ranked *list = pl_alloc((size_t)n_members * sizeof *list);
     for (int i = 0; i < n_members; i++)
         list[i] = (ranked){.member = members[i], .index = i};
-    qsort(list, (size_t)n_members, sizeof *list, by_member);
+    qsort(list, (size_t)n_members, sizeof *list, by_key);
     for (int i = 1; i < n_members; i++)
         if (list[i].member == list[i - 1].member)
             PL_TRY(pl_fail(PL_ERR_ARG, "member %llu is listed twice for a meeting",

@@ -1,11 +1,5 @@
 /* The methods in which a round is the mean of its updates, and phase p begins with
- * version p (Douillard et al. 2023, arXiv:2311.08105):
- *
- *   diloco      Nesterov momentum
- *   fedavg      no momentum, learning rate 1: the mean of the parameters
- *   heavy-ball  heavy-ball momentum
- *   iso         diloco, but the singular values of each matrix of the mean are made
- *               equal (outer/iso.h)
+ * version p (Douillard et al. 2023, arXiv:2311.08105). step_method.h lists them.
  *
  * DiLoCo's values 0.7 and 0.9 are not stable if updates are used late, so methods that
  * use updates late have smaller values. */

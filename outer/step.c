@@ -2,10 +2,8 @@
  * all methods, step_method.h their coefficients; step_kernel.c has the loops over a
  * block.
  *
- * Purpose. A module may have hundreds of millions of values, and memory bandwidth
- * limits the speed of the step. So pl_outer_merge takes D (the mean of the updates)
- * block by block, and uses each block while it is in the cache. A caller need not store
- * D; a home does (pl_arith_step), and pl_outer_apply copies it block by block:
+ * Memory bandwidth limits the speed of the step. So pl_outer_merge takes D (the mean of
+ * the updates) block by block, and uses each block while it is in the cache:
  *
  *   module   |---------- span ----------|---------- span ----------|-- span --|
  *   span     |block|block|block| ...      256 blocks; what one thread takes at a time
@@ -15,17 +13,15 @@
  * The gap penalty of co2 (PL_GAP_NORM) divides D by a number Lambda that depends on
  * |D|. Only in this case two passes are made:
  *
- *   pass 1: measure_span over all spans -> |D| -> Lambda
- *   pass 2: step_span over all spans, with coefficients that contain Lambda
+ *   pass 1: only measures D over all spans -> |D| -> Lambda
+ *   pass 2: takes the step, with coefficients that contain Lambda
  *
  * Then fill() is called twice per block and must give the same bytes both times.
  *
  * Invariants
- *   - The result has the same bits for every number of threads. A span is summed by one
- *     thread in the order of its blocks, and the sums of the spans are added in their
- *     order (sum_spans).
- *   - The result has the same bits on every machine, because blocks have a fixed
- *     length, and no kernel contracts products and sums.
+ *   - The result has the same bits for every number of threads, because the sums of
+ *     spans are added in their order (sum_spans), and on every machine, because blocks
+ *     have a fixed length and no kernel contracts products and sums.
  *   - pl_l2_norm uses the same blocks and spans, so it equals the norm that a step
  *     reports.
  *   - After an error the vectors may be partly changed. The caller discards the
@@ -47,7 +43,8 @@ typedef struct pass {
     void *context;
     size_t n;
     step_coefficients coefficients;
-    bool measures_step;
+    /* takes_step: else only |D|^2 of each span is added up, and no vector changes */
+    bool takes_step, measures_step;
     step_sums *sums;
 } pass;
 
@@ -56,7 +53,7 @@ static size_t smaller_size(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-static pl_status step_span(void *context, size_t item, int thread)
+static pl_status run_span(void *context, size_t item, int thread)
 {
     const pass *p = context;
     float mean[PL_OUTER_BLOCK] __attribute__((aligned(64)));
@@ -70,27 +67,12 @@ static pl_status step_span(void *context, size_t item, int thread)
                             .mean = mean,
                             .count = smaller_size(PL_OUTER_BLOCK, p->n - first)};
         PL_CHECK(p->fill(p->context, first, block.count, mean));
-        p->kernels->step(&p->coefficients, &block, p->measures_step, &sums);
+        if (p->takes_step)
+            p->kernels->step(&p->coefficients, &block, p->measures_step, &sums);
+        else
+            sums.mean += p->kernels->squares(mean, block.count);
     }
     p->sums[item] = sums;
-    return PL_OK;
-}
-
-/* Adds up |D|^2 of a span, and changes no vector. The step needs Lambda, which depends
- * on |D|. */
-static pl_status measure_span(void *context, size_t item, int thread)
-{
-    const pass *p = context;
-    float mean[PL_OUTER_BLOCK] __attribute__((aligned(64)));
-    double total = 0;
-    size_t end = smaller_size((item + 1) * STEP_SPAN, p->n);
-    (void)thread;
-    for (size_t first = item * STEP_SPAN; first < end; first += PL_OUTER_BLOCK) {
-        size_t count = smaller_size(PL_OUTER_BLOCK, p->n - first);
-        PL_CHECK(p->fill(p->context, first, count, mean));
-        total += p->kernels->squares(mean, count);
-    }
-    p->sums[item].mean = total;
     return PL_OK;
 }
 
@@ -147,7 +129,7 @@ pl_status pl_outer_merge(const pl_outer_step *step, pl_outer_state *state, size_
 {
     pl_status status = PL_OK;
     size_t n_spans = (n + STEP_SPAN - 1) / STEP_SPAN;
-    void *sums = NULL;
+    step_sums *sums = NULL;
     double gap = 1;
     memset(report, 0, sizeof *report);
     if (step->method == PL_METHOD_NOLOCO || step->n_contributors < 1)
@@ -166,8 +148,8 @@ pl_status pl_outer_merge(const pl_outer_step *step, pl_outer_state *state, size_
                        "the state counts %d arrivals since the last momentum step, but "
                        "the buffer is %d",
                        state->arrivals, step->buffer);
-    PL_CHECK(pl_try_alloc((n_spans + 1) * sizeof(step_sums), "sums of an outer step",
-                          &sums));
+    PL_CHECK(pl_try_alloc((n_spans + 1) * sizeof *sums, "sums of an outer step",
+                          (void **)&sums));
     pass p = {.kernels = step_kernels_best(),
               .state = state,
               .fill = fill,
@@ -175,17 +157,18 @@ pl_status pl_outer_merge(const pl_outer_step *step, pl_outer_state *state, size_
               .n = n,
               .measures_step = pl_outer_depends_on_gap(step),
               .sums = sums};
-    if (pl_outer_depends_on_gap(step)) {
+    if (p.measures_step) {
         /* Lambda: state->displacement was set before this step */
-        PL_TRY(pl_parallel(n_threads, n_spans, measure_span, &p));
+        PL_TRY(pl_parallel(n_threads, n_spans, run_span, &p));
         const double rescale = step->rescale ? sqrt((double)step->n_contributors) : 1;
         const double norm = rescale * sqrt(sum_spans(p.sums, n_spans).mean);
         gap = 1 + state->displacement / (norm + 1e-12);
     }
     p.coefficients = coefficients_of(step, state, gap);
-    PL_TRY(pl_parallel(n_threads, n_spans, step_span, &p));
+    p.takes_step = true;
+    PL_TRY(pl_parallel(n_threads, n_spans, run_span, &p));
     step_sums total = sum_spans(p.sums, n_spans);
-    if (pl_outer_depends_on_gap(step))
+    if (p.measures_step)
         state->displacement = sqrt(total.step);
     if (step->method == PL_METHOD_DELAYED_NESTEROV)
         state->arrivals = (state->arrivals + 1) % step->buffer;
@@ -228,15 +211,12 @@ pl_status pl_update_list_mean(void *list, size_t first, size_t count, float *mea
                 quad.values[i] = (const uint8_t *)view[i].values + 2 * (first + done);
                 quad.weights[i] = view[i].weight;
             }
-            const uint8_t *values = view->values;
+            const size_t at = (view->is_bf16 ? 2 : 4) * (first + done);
             if (four)
                 kernels->add_four(mean + done, &quad, u == 0, n);
-            else if (view->is_bf16)
-                kernels->add_bf16(mean + done, values + 2 * (first + done),
-                                  view->weight, u == 0, n);
             else
-                kernels->add_float(mean + done, values + 4 * (first + done),
-                                   view->weight, u == 0, n);
+                kernels->add(mean + done, (const uint8_t *)view->values + at,
+                             view->is_bf16, view->weight, u == 0, n);
             u += four ? 4 : 1;
         }
     }

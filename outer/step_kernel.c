@@ -173,16 +173,6 @@ INLINE void step_rest_summed(const step_coefficients *c, const step_block *b,
     out->step += measures_step ? squares_of(b->mean, b->count) : 0;
 }
 
-INLINE void add_floats(float *restrict out, const uint8_t *restrict values,
-                       float weight, bool fresh, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        float value;
-        memcpy(&value, values + 4 * i, sizeof value);
-        out[i] = (fresh ? 0.0f : out[i]) + weight * value;
-    }
-}
-
 INLINE float half_at(const uint8_t *values, size_t i)
 {
     uint16_t half;
@@ -190,15 +180,33 @@ INLINE float half_at(const uint8_t *values, size_t i)
     return pl_bf16_to_float(half);
 }
 
-INLINE void add_halves(float *restrict out, const uint8_t *restrict values,
-                       float weight, bool fresh, size_t count)
+INLINE void add_values(float *restrict out, const uint8_t *restrict values,
+                       bool is_bf16, float weight, bool fresh, size_t count)
 {
-    for (size_t i = 0; i < count; i++)
-        out[i] = (fresh ? 0.0f : out[i]) + weight * half_at(values, i);
+    for (size_t i = 0; i < count; i++) {
+        float value;
+        if (is_bf16)
+            value = half_at(values, i);
+        else
+            memcpy(&value, values + 4 * i, sizeof value);
+        out[i] = (fresh ? 0.0f : out[i]) + weight * value;
+    }
+}
+
+/* Adds a piece of an update; see KERNELS about the constants. */
+INLINE void add_piece(float *out, const uint8_t *values, bool is_bf16, float weight,
+                      bool fresh, size_t count)
+{
+    if (count != STEP_PIECE)
+        add_values(out, values, is_bf16, weight, fresh, count);
+    else if (fresh)
+        add_values(out, values, is_bf16, weight, true, STEP_PIECE);
+    else
+        add_values(out, values, is_bf16, weight, false, STEP_PIECE);
 }
 
 /* Adds four updates at once. Each value is added in the same order as by four calls of
- * add_halves, but the sum stays in a register. */
+ * add_values, but the sum stays in a register. */
 INLINE void add_four_halves(float *restrict out, const step_quad *q, bool fresh,
                             size_t count)
 {
@@ -229,25 +237,13 @@ INLINE void add_four_halves(float *restrict out, const step_quad *q, bool fresh,
     {                                                                                  \
         return squares_of(values, count);                                              \
     }                                                                                  \
-    attribute static void add_float_##isa(float *out, const void *values,              \
-                                          float weight, bool fresh, size_t count)      \
+    attribute static void add_##isa(float *out, const void *values, bool is_bf16,      \
+                                    float weight, bool fresh, size_t count)            \
     {                                                                                  \
-        if (count != STEP_PIECE)                                                       \
-            add_floats(out, values, weight, fresh, count);                             \
-        else if (fresh)                                                                \
-            add_floats(out, values, weight, true, STEP_PIECE);                         \
+        if (is_bf16)                                                                   \
+            add_piece(out, values, true, weight, fresh, count);                        \
         else                                                                           \
-            add_floats(out, values, weight, false, STEP_PIECE);                        \
-    }                                                                                  \
-    attribute static void add_bf16_##isa(float *out, const void *values, float weight, \
-                                         bool fresh, size_t count)                     \
-    {                                                                                  \
-        if (count != STEP_PIECE)                                                       \
-            add_halves(out, values, weight, fresh, count);                             \
-        else if (fresh)                                                                \
-            add_halves(out, values, weight, true, STEP_PIECE);                         \
-        else                                                                           \
-            add_halves(out, values, weight, false, STEP_PIECE);                        \
+            add_piece(out, values, false, weight, fresh, count);                       \
     }                                                                                  \
     attribute static void add_four_##isa(float *out, const step_quad *quad,            \
                                          bool fresh, size_t count)                     \
@@ -259,8 +255,8 @@ INLINE void add_four_halves(float *restrict out, const step_quad *q, bool fresh,
         else                                                                           \
             add_four_halves(out, quad, false, STEP_PIECE);                             \
     }                                                                                  \
-    static const step_kernels kernels_##isa = {                                        \
-        step_##isa, squares_##isa, add_float_##isa, add_bf16_##isa, add_four_##isa};
+    static const step_kernels kernels_##isa = {step_##isa, squares_##isa, add_##isa,   \
+                                               add_four_##isa};
 
 KERNELS(portable, )
 

@@ -54,11 +54,10 @@ typedef struct step_kernels {
     void (*step)(const step_coefficients *c, const step_block *block,
                  bool measures_step, step_sums *sums);
     double (*squares)(const float *values, size_t count); /* sum of squares */
-    /* `fresh`: out = 0 + weight * values, else out += it; count <= STEP_PIECE */
-    void (*add_float)(float *out, const void *values, float weight, bool fresh,
-                      size_t count);
-    void (*add_bf16)(float *out, const void *values, float weight, bool fresh,
-                     size_t count);
+    /* Adds float or bf16 values. `fresh`: out = 0 + weight * values, else out += it;
+     * count <= STEP_PIECE */
+    void (*add)(float *out, const void *values, bool is_bf16, float weight, bool fresh,
+                size_t count);
     void (*add_four)(float *out, const step_quad *quad, bool fresh, size_t count);
 } step_kernels;
 

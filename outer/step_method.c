@@ -14,29 +14,6 @@ static const outer_method *const methods[PL_METHOD_COUNT] = {
     [PL_METHOD_DELAYED_NESTEROV] = &method_delayed_nesterov,
     [PL_METHOD_ISO] = &method_iso,
 };
-static const char *const rules[] = {"nesterov", "heavy-ball"};
-static const char *const gaps[] = {"none", "norm"};
-
-/* Finds the index of `text` in `names`. The message of ERR_CONFIG has the most similar
- * name and the list of all names. */
-static pl_status find_name(const char *what, const char *text, const char *const *names,
-                           int n_names, int *out)
-{
-    char known[160] = "";
-    for (int i = 0; i < n_names; i++) {
-        size_t used = strlen(known);
-        if (strcmp(text, names[i]) == 0) {
-            *out = i;
-            return PL_OK;
-        }
-        snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", names[i]);
-    }
-    const char *near = pl_nearest(text, names, (size_t)n_names);
-    return pl_fail(PL_ERR_CONFIG, "unknown %s `%s`%s%s%s; known are %s", what, text,
-                   near ? ", did you mean `" : "", near ? near : "", near ? "`" : "",
-                   known);
-}
-
 const outer_method *outer_method_of(pl_method method)
 {
     return methods[method];
@@ -49,14 +26,14 @@ const char *pl_method_name(pl_method method)
 
 const char *pl_rule_name(pl_rule rule)
 {
-    return rules[rule];
+    return rule == PL_RULE_HEAVY_BALL ? "heavy-ball" : "nesterov";
 }
 
 pl_status pl_method_parse(const char *text, pl_method *out)
 {
     const char *names[PL_METHOD_COUNT];
-    pl_method numbers[PL_METHOD_COUNT];
-    int n = 0, found = 0;
+    char known[160] = "";
+    size_t n = 0;
     *out = PL_METHOD_DILOCO;
     if (strcmp(text, "eager") == 0)
         return pl_fail(
@@ -65,32 +42,22 @@ pl_status pl_method_parse(const char *text, pl_method *out)
             "39 %% worse than diloco's with eight replicas; use diloco, or "
             "streaming to send updates while training continues; open a run that "
             "used it with the release that made it");
-    for (int i = 0; i < PL_METHOD_COUNT; i++)
-        if (methods[i]) {
-            names[n] = methods[i]->name;
-            numbers[n++] = (pl_method)i;
+    for (int i = 0; i < PL_METHOD_COUNT; i++) {
+        if (!methods[i])
+            continue;
+        const size_t used = strlen(known);
+        names[n] = methods[i]->name;
+        if (strcmp(text, names[n]) == 0) {
+            *out = (pl_method)i;
+            return PL_OK;
         }
-    PL_CHECK(find_name("outer method", text, names, n, &found));
-    *out = numbers[found];
-    return PL_OK;
-}
-
-pl_status pl_rule_parse(const char *text, pl_rule *out)
-{
-    int found = 0;
-    *out = PL_RULE_NESTEROV;
-    PL_CHECK(find_name("momentum rule", text, rules, 2, &found));
-    *out = (pl_rule)found;
-    return PL_OK;
-}
-
-pl_status pl_gap_parse(const char *text, pl_gap *out)
-{
-    int found = 0;
-    *out = PL_GAP_NONE;
-    PL_CHECK(find_name("staleness penalty", text, gaps, 2, &found));
-    *out = (pl_gap)found;
-    return PL_OK;
+        snprintf(known + used, sizeof known - used, "%s%s", n ? ", " : "", names[n]);
+        n++;
+    }
+    const char *near = pl_nearest(text, names, n);
+    return pl_fail(PL_ERR_CONFIG, "unknown outer method `%s`%s%s%s; known are %s", text,
+                   near ? ", did you mean `" : "", near ? near : "", near ? "`" : "",
+                   known);
 }
 
 pl_method_settings pl_method_defaults(pl_method method)

@@ -68,11 +68,7 @@ typedef struct pl_method_settings {
 
 /* The message of ERR_CONFIG has the most similar method and the list of all methods. */
 pl_status pl_method_parse(const char *text, pl_method *out);
-/* The names of the rules are "nesterov" and "heavy-ball"; the names of the gaps are
- * "none", "norm" and "constant". ERR_CONFIG if there is no such name. */
-const char *pl_rule_name(pl_rule rule);
-pl_status pl_rule_parse(const char *text, pl_rule *out);
-pl_status pl_gap_parse(const char *text, pl_gap *out);
+const char *pl_rule_name(pl_rule rule); /* "nesterov", "heavy-ball" */
 
 /* Returns the default settings of a method. Coefficients that the method does not use
  * have no effect. The defaults pass pl_method_check for every number of holders. */

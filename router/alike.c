@@ -7,7 +7,8 @@
 
 typedef struct row_table {
     const unsigned char *rows;
-    size_t row_bytes;
+    size_t n, row_bytes;
+    struct hashed_row *hashed; /* [n], for the heaviest group */
 } row_table;
 
 static int by_row_bytes(const void *a, const void *b, void *context)
@@ -21,7 +22,7 @@ static int by_row_bytes(const void *a, const void *b, void *context)
 
 void router_group_alike(const void *rows, size_t n, size_t row_bytes, size_t *order)
 {
-    row_table table = {rows, row_bytes};
+    row_table table = {rows, n, row_bytes, NULL};
     for (size_t i = 0; i < n; ++i)
         order[i] = i;
     qsort_r(order, n, sizeof *order, by_row_bytes, &table);
@@ -52,40 +53,17 @@ static int by_row_hash(const void *a, const void *b)
     return (x->row > y->row) - (x->row < y->row);
 }
 
-typedef struct hashing {
-    const float *features;
-    size_t n, row_bytes;
-    hashed_row *rows;
-} hashing;
-
 enum { ROWS_AN_ITEM = 4096 };
 
 static pl_status hash_rows(void *context, size_t item, int thread)
 {
-    const hashing *h = context;
-    const unsigned char *bytes = (const unsigned char *)h->features;
+    const row_table *t = context;
     const size_t first = item * ROWS_AN_ITEM;
     (void)thread;
-    for (size_t i = first; i < h->n && i < first + ROWS_AN_ITEM; ++i)
-        h->rows[i] =
-            (hashed_row){pl_checksum(bytes + i * h->row_bytes, h->row_bytes), i};
+    for (size_t i = first; i < t->n && i < first + ROWS_AN_ITEM; ++i)
+        t->hashed[i] =
+            (hashed_row){pl_checksum(t->rows + i * t->row_bytes, t->row_bytes), i};
     return PL_OK;
-}
-
-/* Writes to *out the heaviest of these groups, if it is heavier than the group in *out.
- * `order` [n] lists the rows group by group. */
-static void find_heaviest(const hashing *h, const double *weights, const size_t *order,
-                          size_t n, pl_alike *out)
-{
-    for (size_t i = 0, end; i < n; i = end) {
-        pl_alike group = {0};
-        end = router_group_end(h->features, n, h->row_bytes, order, i);
-        for (; group.n_docs < end - i; ++group.n_docs)
-            group.weight += weights ? weights[order[i + group.n_docs]] : 1.0;
-        if (group.weight > out->weight ||
-            (group.weight == out->weight && group.n_docs > out->n_docs))
-            *out = group;
-    }
 }
 
 /* Sorts the documents by the hashes of their features, and compares only the features
@@ -94,25 +72,32 @@ static void find_heaviest(const hashing *h, const double *weights, const size_t 
 pl_status pl_router_heaviest_alike(const float *features, size_t n, int dim,
                                    const double *weights, pl_alike *out)
 {
-    hashing h = {features, n, (size_t)dim * sizeof *features, NULL};
-    void *memory = NULL;
+    row_table t = {(const unsigned char *)features, n, (size_t)dim * sizeof *features,
+                   NULL};
     *out = (pl_alike){0};
     PL_CHECK(pl_try_alloc(n * (sizeof(hashed_row) + sizeof(size_t)),
-                          "grouping documents with equal features", &memory));
-    h.rows = memory;
-    size_t *order = (size_t *)(h.rows + n), end;
+                          "grouping documents with equal features",
+                          (void **)&t.hashed));
+    size_t *order = (size_t *)(t.hashed + n), end;
     pl_status status = pl_parallel(
-        pl_cpu_count(), (n + ROWS_AN_ITEM - 1) / ROWS_AN_ITEM, hash_rows, &h);
+        pl_cpu_count(), (n + ROWS_AN_ITEM - 1) / ROWS_AN_ITEM, hash_rows, &t);
     if (status == PL_OK)
-        qsort(h.rows, n, sizeof *h.rows, by_row_hash);
-    row_table table = {(const unsigned char *)features, h.row_bytes};
+        qsort(t.hashed, n, sizeof *t.hashed, by_row_hash);
     for (size_t i = 0; status == PL_OK && i < n; i = end) {
-        for (end = i; end < n && h.rows[end].hash == h.rows[i].hash; ++end)
-            order[end] = h.rows[end].row;
+        for (end = i; end < n && t.hashed[end].hash == t.hashed[i].hash; ++end)
+            order[end] = t.hashed[end].row;
         if (end - i > 1)
-            qsort_r(order + i, end - i, sizeof *order, by_row_bytes, &table);
-        find_heaviest(&h, weights, order + i, end - i, out);
+            qsort_r(order + i, end - i, sizeof *order, by_row_bytes, &t);
+        for (size_t first = i, next; first < end; first = next) {
+            pl_alike group = {0};
+            next = router_group_end(t.rows, end, t.row_bytes, order, first);
+            for (; group.n_docs < next - first; ++group.n_docs)
+                group.weight += weights ? weights[order[first + group.n_docs]] : 1.0;
+            if (group.weight > out->weight ||
+                (group.weight == out->weight && group.n_docs > out->n_docs))
+                *out = group;
+        }
     }
-    pl_free_aligned(memory);
+    pl_free_aligned(t.hashed);
     return status;
 }

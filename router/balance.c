@@ -268,19 +268,12 @@ pl_status balance_fit(const balance_job *job, double *bias, int *label, double *
 {
     size_t n = job->n, P = (size_t)job->router->n_paths;
     size_t threads = (size_t)job->n_threads;
-    if (!(job->limit > 0.0) || !(job->step > 0.0))
-        return pl_fail(PL_ERR_ARG,
-                       "balanced routing needs a weight limit per path (%g) and a "
-                       "price step (%g) above 0",
-                       job->limit, job->step);
     auction a = {.job = job, .bias = bias};
-    void *memory = NULL;
     pl_status status;
     PL_TRY(pl_try_alloc(n * (sizeof *a.pieces + sizeof *a.offers + sizeof *a.order) +
                             P * (sizeof *a.heads + 2 * sizeof *a.raises) +
                             (threads + 2) * P * sizeof(double),
-                        "balanced assignment", &memory));
-    a.pieces = memory;
+                        "balanced assignment", (void **)&a.pieces));
     a.offers = (offer *)(a.pieces + n);
     a.order = (size_t *)(a.offers + n);
     a.heads = a.order + n;
@@ -298,6 +291,6 @@ pl_status balance_fit(const balance_job *job, double *bias, int *label, double *
     }
     *fullest = a.lightest;
 done:
-    pl_free_aligned(memory);
+    pl_free_aligned(a.pieces);
     return status;
 }

@@ -8,7 +8,7 @@ typedef struct balance_job {
     const double *distances; /* [n, n_centroids] from router_distances */
     const double *weights;   /* [n] weight of each document, >= 0 and finite */
     size_t n;
-    /* the largest weight that a path may have; it must be at least the mean weight */
+    /* the largest weight that a path may have: above 0, and at least the mean weight */
     double limit;
     /* The margin of a document is the price rise at which the document leaves its path
      * (balance.c). If margins are equal, a price rises by the margin plus `step`, which
@@ -23,6 +23,6 @@ typedef struct balance_job {
  * heavier than the limit counts only as much as the mean weight of a path. *fullest
  * gets the weight of the heaviest path, counted in this way. If *fullest is above the
  * limit, the search found no prices that keep the limit, and the prices are those with
- * the smallest *fullest. ERR_ARG, ERR_NOMEM. */
+ * the smallest *fullest. ERR_NOMEM. */
 pl_status balance_fit(const balance_job *job, double *bias, int *label,
                       double *fullest);

@@ -156,20 +156,17 @@ pl_status discriminate_fit(const discriminate_job *job, double *residuals, float
 {
     size_t n = (size_t)job->k * columns_of(job);
     descent w = {.job = job, .residuals = residuals};
-    void *memory = NULL;
     pl_status status;
     PL_TRY(pl_try_alloc((4 * n + job->n) * sizeof(double), "fitting a linear router",
-                        &memory));
-    w.at = memory;
+                        (void **)&w.at));
     w.gradient = w.at + n;
     w.rows = w.gradient + n;
     w.before = w.rows + n;
     w.losses = w.before + n;
-    memset(memory, 0, 4 * n * sizeof(double));
     PL_TRY(descend(&w, loss));
     for (size_t i = 0; i < n; ++i)
         rows[i] = (float)w.rows[i];
 done:
-    pl_free_aligned(memory);
+    pl_free_aligned(w.at);
     return status;
 }

@@ -44,7 +44,6 @@ static pl_status open_feature_lane(const pl_feature_job *job, int i, lane *out)
                                   .precision = job->precision,
                                   .device = i,
                                   .device_turns = true};
-    void *memory = NULL;
     pl_model_options model = {.batch = job->batch, .context = job->prefix};
     out->model = job->model;
     if (!job->model) {
@@ -57,8 +56,7 @@ static pl_status open_feature_lane(const pl_feature_job *job, int i, lane *out)
     const size_t words = (size_t)job->prefix + 3 + width; /* of 4 bytes, per row */
     out->most = (size_t)model.batch;
     PL_CHECK(pl_try_alloc(out->most * words * sizeof(int32_t),
-                          "a batch of features of documents", &memory));
-    out->tokens = memory;
+                          "a batch of features of documents", (void **)&out->tokens));
     out->lengths = out->tokens + out->most * (size_t)job->prefix;
     out->docs = (uint32_t *)(out->lengths + out->most);
     out->shares = (float *)(out->docs + out->most);

@@ -14,9 +14,9 @@ enum { POINTS_A_ITEM = 512, COLUMNS_A_ITEM = 64 };
 
 typedef struct work {
     const kmeans_job *job;
-    void *memory;     /* the block that holds the arrays below */
+    /* [k, dim] sum of the points of each cluster; the block that holds all arrays */
+    double *sums;
     float *centroids; /* [k, dim] */
-    double *sums;     /* [k, dim] sum of the points of each cluster */
     double *distance; /* [n] squared distance to the nearest centroid */
     int *label;       /* [n] cluster of each point */
     int *before;      /* [n] labels of the previous iteration */
@@ -104,19 +104,6 @@ static size_t draw_point(const work *w, uint64_t stream)
             return i;
     }
     return last_positive;
-}
-
-static pl_status seed_centroids(work *w, int restart)
-{
-    uint64_t stream = pl_stream("kmeans", (uint64_t)w->job->level, (uint64_t)restart);
-    for (w->n_seeded = 0; w->n_seeded < w->job->k;) {
-        size_t i = draw_point(w, stream);
-        memcpy(centroid(w, w->n_seeded), point(w, i),
-               (size_t)w->job->dim * sizeof(float));
-        ++w->n_seeded;
-        PL_CHECK(pl_parallel(w->job->n_threads, point_items(w), shrink_distances, w));
-    }
-    return PL_OK;
 }
 
 /* ---- Lloyd ---- */
@@ -232,24 +219,6 @@ static pl_status lloyd(work *w, double *total)
 
 /* ---- public functions ---- */
 
-static pl_status check_kmeans_job(const kmeans_job *job)
-{
-    if (job->n < 1 || job->dim < 1 || job->stride < (size_t)job->dim)
-        return pl_fail(PL_ERR_ARG,
-                       "k-means needs n >= 1, dim >= 1 and stride >= dim: got n=%zu "
-                       "dim=%d stride=%zu",
-                       job->n, job->dim, job->stride);
-    if (job->k < 1 || (size_t)job->k > job->n)
-        return pl_fail(PL_ERR_ARG, "k-means needs 1 <= k <= n: got k=%d n=%zu", job->k,
-                       job->n);
-    if (job->restarts < 1 || job->iterations < 1 || job->n_threads < 1)
-        return pl_fail(PL_ERR_ARG,
-                       "k-means needs restarts, iterations and threads of at least 1: "
-                       "got %d, %d, %d",
-                       job->restarts, job->iterations, job->n_threads);
-    return PL_OK;
-}
-
 /* Allocates one block and divides it into arrays. Arrays with larger alignment come
  * first. */
 static pl_status alloc_work(work *w)
@@ -257,8 +226,7 @@ static pl_status alloc_work(work *w)
     size_t n = w->job->n, k = (size_t)w->job->k, size = k * (size_t)w->job->dim;
     size_t bytes = (size + n) * sizeof(double) + k * sizeof(size_t) +
                    size * sizeof(float) + 2 * n * sizeof(int);
-    PL_CHECK(pl_try_alloc(bytes, "k-means", &w->memory));
-    w->sums = w->memory;
+    PL_CHECK(pl_try_alloc(bytes, "k-means", (void **)&w->sums));
     w->distance = w->sums + size;
     w->count = (size_t *)(w->distance + n);
     w->centroids = (float *)(w->count + k);
@@ -267,40 +235,32 @@ static pl_status alloc_work(work *w)
     return PL_OK;
 }
 
-pl_status kmeans_fit(const kmeans_job *job, float *centroids)
+pl_status kmeans_fit(const kmeans_job *job, float *centroids, int *label)
 {
     work w = {.job = job};
     pl_status status;
     double least = 0.0;
-    PL_CHECK(check_kmeans_job(job));
     PL_TRY(alloc_work(&w));
     for (int restart = 0; restart < job->restarts; ++restart) {
         double total = 0.0;
-        PL_TRY(seed_centroids(&w, restart));
+        uint64_t stream = pl_stream("kmeans", (uint64_t)job->level, (uint64_t)restart);
+        for (w.n_seeded = 0; w.n_seeded < job->k;) {
+            size_t i = draw_point(&w, stream);
+            memcpy(centroid(&w, w.n_seeded++), point(&w, i),
+                   (size_t)job->dim * sizeof(float));
+            PL_TRY(pl_parallel(job->n_threads, point_items(&w), shrink_distances, &w));
+        }
         PL_TRY(lloyd(&w, &total));
         if (restart == 0 || total < least) {
             least = total;
             memcpy(centroids, w.centroids,
                    (size_t)job->k * (size_t)job->dim * sizeof(float));
+            if (label)
+                memcpy(label, w.label, job->n * sizeof *label);
         }
     }
 done:
-    pl_free_aligned(w.memory);
-    return status;
-}
-
-pl_status kmeans_assign(const kmeans_job *job, const float *centroids, int *label)
-{
-    work w = {.job = job};
-    pl_status status;
-    PL_CHECK(check_kmeans_job(job));
-    PL_TRY(alloc_work(&w));
-    memcpy(w.centroids, centroids,
-           (size_t)job->k * (size_t)job->dim * sizeof *centroids);
-    PL_TRY(assign(&w));
-    memcpy(label, w.label, job->n * sizeof *label);
-done:
-    pl_free_aligned(w.memory);
+    pl_free_aligned(w.sums);
     return status;
 }
 
@@ -309,7 +269,6 @@ pl_status kmeans_move(const kmeans_job *job, const int *label, float *centroids)
     work w = {.job = job};
     size_t size = (size_t)job->k * (size_t)job->dim * sizeof *centroids;
     pl_status status;
-    PL_CHECK(check_kmeans_job(job));
     PL_TRY(alloc_work(&w));
     memcpy(w.label, label, job->n * sizeof *label);
     memcpy(w.centroids, centroids, size);
@@ -317,6 +276,6 @@ pl_status kmeans_move(const kmeans_job *job, const int *label, float *centroids)
     PL_TRY(move_centroids(&w));
     memcpy(centroids, w.centroids, size);
 done:
-    pl_free_aligned(w.memory);
+    pl_free_aligned(w.sums);
     return status;
 }

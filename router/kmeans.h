@@ -3,10 +3,10 @@
 #include "base/base.h"
 
 typedef struct kmeans_job {
-    const float *points; /* [n, stride] points; only columns 0..dim-1 are used */
-    size_t n, stride;
+    const float *points;      /* [n, stride] points; only columns 0..dim-1 are used */
+    size_t n, stride;         /* n >= 1; stride >= dim */
     int dim, k;               /* 1 <= k <= n */
-    int restarts, iterations; /* iterations: at most this many per restart */
+    int restarts, iterations; /* >= 1; iterations: at most this many per restart */
     uint64_t seed;
     int level; /* makes the random numbers of two levels with the same seed different */
     int n_threads;
@@ -18,14 +18,10 @@ double square_distance(const float *a, const float *b, int dim);
 
 /* Computes `restarts` solutions and writes the best one to centroids [k, dim]. The best
  * solution has the smallest sum of squared distances; if sums are equal, it is the
- * first solution. The result depends only on the job, not on n_threads. Errors:
- * ERR_ARG, ERR_NOMEM. */
-pl_status kmeans_fit(const kmeans_job *job, float *centroids);
-
-/* Writes to label [n] the index of the nearest of centroids [k, dim] for each point.
- * Errors: ERR_ARG, ERR_NOMEM. */
-pl_status kmeans_assign(const kmeans_job *job, const float *centroids, int *label);
+ * first solution. label [n], which may be NULL, gets the index of each point's nearest
+ * centroid. The result depends only on the job, not on n_threads. ERR_NOMEM. */
+pl_status kmeans_fit(const kmeans_job *job, float *centroids, int *label);
 
 /* Moves each of centroids [k, dim] to the mean of the points with its label. A centroid
- * without points does not move. Errors: ERR_ARG, ERR_NOMEM. */
+ * without points does not move. ERR_NOMEM. */
 pl_status kmeans_move(const kmeans_job *job, const int *label, float *centroids);

@@ -17,10 +17,9 @@ enum {
 pl_status lens_alloc(lens *l, int dim, int rank, bool with_rows)
 {
     size_t C = (size_t)dim, n_rows = with_rows ? (size_t)rank * C : 0;
-    void *memory = NULL;
+    *l = (lens){.dim = dim, .rank = rank};
     PL_CHECK(pl_try_alloc((2 * C + n_rows) * sizeof(float),
-                          "the transform of the router's features", &memory));
-    *l = (lens){.dim = dim, .rank = rank, .mean = memory};
+                          "the transform of the router's features", (void **)&l->mean));
     l->scale = l->mean + C;
     l->rows = with_rows ? l->scale + C : NULL;
     return PL_OK;
@@ -36,7 +35,7 @@ void lens_clear(lens *l)
 
 typedef struct rows_fit {
     const lens *lens;
-    const lens_options *options;
+    const pl_router_options *options;
     const float *features;
     size_t n;
     size_t white;    /* number of whitened components */
@@ -95,10 +94,10 @@ static pl_status whiten_points(void *context, size_t item, int thread)
 }
 
 static pl_status fit_rows(lens *l, const float *features, size_t n,
-                          const lens_options *options)
+                          const pl_router_options *options)
 {
     size_t C = (size_t)l->dim, R = (size_t)l->rank, white = R;
-    if (options->rounds > 0 && white < WHITE)
+    if (options->sharpen > 0 && white < WHITE)
         white = C < WHITE ? C : WHITE;
     rows_fit f = {.lens = l,
                   .options = options,
@@ -107,12 +106,10 @@ static pl_status fit_rows(lens *l, const float *features, size_t n,
                   .white = white,
                   .stride = (n + SAMPLE - 1) / SAMPLE};
     f.n_sample = n / f.stride;
-    void *memory = NULL;
     pl_status status;
-    PL_TRY(pl_try_alloc((C + R) * white * sizeof(double) +
-                            f.n_sample * white * sizeof(float),
-                        "fitting the transform of the router's features", &memory));
-    f.rows = memory;
+    PL_TRY(pl_try_alloc(
+        (C + R) * white * sizeof(double) + f.n_sample * white * sizeof(float),
+        "fitting the transform of the router's features", (void **)&f.rows));
     f.turn = f.rows + white * C;
     f.sample = (float *)(f.turn + R * white);
     PL_TRY(fit_white(&f));
@@ -123,10 +120,10 @@ static pl_status fit_rows(lens *l, const float *features, size_t n,
                              .dim = (int)f.white,
                              .rank = (int)(R < f.white ? R : f.white),
                              .clusters = most < CLUSTERS ? (int)most : CLUSTERS,
-                             .rounds = options->rounds,
+                             .rounds = options->sharpen,
                              .seed = options->seed,
                              .n_threads = options->n_threads};
-    const bool turned = options->rounds > 0 && f.white > 0 && job.clusters > 1;
+    const bool turned = options->sharpen > 0 && f.white > 0 && job.clusters > 1;
     if (turned) {
         const size_t n_items = (f.n_sample + POINTS_A_ITEM - 1) / POINTS_A_ITEM;
         PL_TRY(pl_parallel(job.n_threads, n_items, whiten_points, &f));
@@ -141,7 +138,7 @@ static pl_status fit_rows(lens *l, const float *features, size_t n,
             l->rows[r * C + d] = (float)sum;
         }
 done:
-    pl_free_aligned(memory);
+    pl_free_aligned(f.rows);
     return status;
 }
 
@@ -150,7 +147,7 @@ done:
  * With `standardize`, a column that does not vary gets scale 0; otherwise every scale
  * is 1. Then fits the rows, if the lens has some. */
 pl_status lens_fit(lens *l, const float *features, size_t n,
-                   const lens_options *options)
+                   const pl_router_options *options)
 {
     size_t C = (size_t)l->dim;
     double *sum = pl_alloc(2 * C * sizeof *sum), *square = sum + C;

@@ -5,7 +5,7 @@
  *   z    = rows * y  (whitened components, sharpened or not; z = y without `rows`)
  *   z    = z / |z|   (only if `unit`) */
 #pragma once
-#include "base/base.h"
+#include "router/router.h"
 
 typedef struct lens {
     /* number of elements of x, and of z; the two are equal if `rows` is NULL */
@@ -15,25 +15,16 @@ typedef struct lens {
     float *rows;         /* [rank, dim] the projection, or NULL */
 } lens;                  /* all fields are zero before lens_alloc */
 
-typedef struct lens_options {
-    bool standardize; /* if true, scale = 1/deviation; if false, scale = 1 */
-    bool unit;
-    /* number of sharpening rounds; 0: `rows` are principal components without
-     * sharpening */
-    int rounds;
-    uint64_t seed;
-    int n_threads;
-} lens_options;
-
 /* Allocates the arrays; lens_clear frees them. Without with_rows, `rows` is NULL.
  * ERR_NOMEM. */
 pl_status lens_alloc(lens *l, int dim, int rank, bool with_rows);
 void lens_clear(lens *l);
 
-/* Fits an allocated transform to features [n, dim]. The result does not depend on
- * n_threads. ERR_NOMEM. */
+/* Fits an allocated transform to features [n, dim]. Uses only these options:
+ * standardize (scale = 1/deviation, else 1), unit, sharpen, seed, n_threads. The result
+ * does not depend on n_threads. ERR_NOMEM. */
 pl_status lens_fit(lens *l, const float *features, size_t n,
-                   const lens_options *options);
+                   const pl_router_options *options);
 
 /* Transforms x [dim] into z [rank]; scratch [dim] is overwritten. */
 void lens_look(const lens *l, const float *x, float *scratch, float *z);

@@ -2,14 +2,13 @@
  * coordinates are the first two principal components of the standardised features, both
  * scaled to variance 1. */
 #include "router/lens.h"
-#include "router/router.h"
 #include <math.h>
 #include <string.h>
 
 pl_status pl_router_map(const float *features, size_t n, int dim, int n_threads,
                         float *xy, double shares[2])
 {
-    const lens_options options = {.standardize = true, .n_threads = n_threads};
+    const pl_router_options options = {.standardize = true, .n_threads = n_threads};
     const int rank = dim < 2 ? dim : 2;
     lens l = {0};
     float *scratch = NULL, z[2] = {0};

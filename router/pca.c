@@ -107,20 +107,14 @@ static pl_status multiply_directions(void *context, size_t item, int thread)
 
 pl_status pca_fit(const pca_job *job, double *rows, double *variances)
 {
-    if (job->n < 1 || job->rank < 1 || job->rank > job->dim || job->n_threads < 1)
-        return pl_fail(PL_ERR_ARG,
-                       "principal components need at least 1 point and 1 thread, and "
-                       "1 <= rank <= dim: got n=%zu rank=%d dim=%d",
-                       job->n, job->rank, job->dim);
     work w = {.job = job, .C = (size_t)job->dim, .R = (size_t)job->rank + SPARE};
     if (w.R > w.C)
         w.R = w.C;
     size_t size =
         POINTS_A_BLOCK * w.C + w.C * w.C + 2 * w.R * w.C + 2 * w.R * w.R + w.R;
-    void *memory = NULL;
     pl_status status;
-    PL_TRY(pl_try_alloc(size * sizeof(double), "principal components", &memory));
-    w.points = memory;
+    PL_TRY(pl_try_alloc(size * sizeof(double), "principal components",
+                        (void **)&w.points));
     w.covariance = w.points + POINTS_A_BLOCK * w.C;
     w.q = w.covariance + w.C * w.C;
     w.next = w.q + w.R * w.C;
@@ -164,6 +158,6 @@ pl_status pca_fit(const pca_job *job, double *rows, double *variances)
             add_scaled(rows + r * C, w.turn[r * R + s], w.q + s * C, C);
     }
 done:
-    pl_free_aligned(memory);
+    pl_free_aligned(w.points);
     return status;
 }

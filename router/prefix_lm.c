@@ -99,7 +99,7 @@ pl_status prefix_lm_create(int vocab, int n_paths, const uint32_t *buckets,
 {
     size_t rows = (size_t)vocab * (size_t)n_paths;
     size_t cells = (size_t)n_rows * (size_t)n_paths;
-    void *memory = NULL;
+    uint32_t *memory = NULL;
     *out = NULL;
     if (rows > PL_PREFIX_LM_CELLS_MAX)
         return pl_fail(
@@ -109,12 +109,14 @@ pl_status prefix_lm_create(int vocab, int n_paths, const uint32_t *buckets,
             "fewer paths",
             vocab, n_paths, (int)PL_PREFIX_LM_CELLS_MAX);
     PL_CHECK(pl_try_alloc((2 * cells + 3 * rows + n_rows) * sizeof(float),
-                          "the counts of a prefix model", &memory));
+                          "the counts of a prefix model", (void **)&memory));
     pl_prefix_lm *lm = pl_alloc(sizeof *lm);
-    *lm = (pl_prefix_lm){.vocab = vocab, .n_paths = n_paths, .n_rows = n_rows};
-    lm->buckets = memory;
-    lm->tokens = lm->buckets + n_rows;
-    lm->pairs = lm->tokens + rows;
+    *lm = (pl_prefix_lm){.vocab = vocab,
+                         .n_paths = n_paths,
+                         .n_rows = n_rows,
+                         .buckets = memory,
+                         .tokens = memory + n_rows,
+                         .pairs = memory + n_rows + rows};
     lm->pair_terms = (float *)(lm->pairs + cells);
     lm->before_terms = lm->pair_terms + cells;
     lm->alone_terms = lm->before_terms + rows;

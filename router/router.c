@@ -22,10 +22,9 @@ pl_status router_create(pl_router_kind kind, int n_levels, const int *experts, i
     }
     PL_TRY(lens_alloc(&router->lens, dim, rank, with_rows));
     for (int level = 0; level < n_levels; ++level) {
-        void *memory = NULL;
         size_t size = (size_t)experts[level] * (size_t)router_row_size(router, level);
-        PL_TRY(pl_try_alloc(size * sizeof(float), "centroids", &memory));
-        router->centroids[level] = memory;
+        PL_TRY(pl_try_alloc(size * sizeof(float), "centroids",
+                            (void **)&router->centroids[level]));
     }
     router->bias = pl_alloc((size_t)router->n_paths * sizeof *router->bias);
     *out = router;

@@ -211,7 +211,8 @@ static void take_inertia(fit *f)
     pl_free(costs);
 }
 
-static pl_status alloc_fit(fit *f, void **memory)
+/* Allocates the arrays as one block, which begins with `distances`. */
+static pl_status alloc_fit(fit *f)
 {
     size_t n = f->n, stride = (size_t)router_n_centroids(f->router);
     size_t rank = (size_t)f->router->lens.rank, dim = (size_t)f->router->lens.dim;
@@ -219,8 +220,7 @@ static pl_status alloc_fit(fit *f, void **memory)
     PL_CHECK(pl_try_alloc(n * (stride + 1) * sizeof(double) +
                               (n * rank + threads * dim) * sizeof(float) +
                               2 * n * sizeof(int),
-                          "the router's points", memory));
-    f->distances = *memory;
+                          "the router's points", (void **)&f->distances));
     f->weights = f->distances + n * stride;
     f->z = (float *)(f->weights + n);
     f->scratch = f->z + n * rank;
@@ -232,16 +232,11 @@ static pl_status alloc_fit(fit *f, void **memory)
 static pl_status fit_all(fit *f)
 {
     const pl_router_options *options = f->options;
-    lens_options view = {.standardize = options->standardize,
-                         .unit = options->unit,
-                         .rounds = options->sharpen,
-                         .seed = options->seed,
-                         .n_threads = options->n_threads};
-    PL_CHECK(lens_fit(&f->router->lens, f->features, f->n, &view));
+    PL_CHECK(lens_fit(&f->router->lens, f->features, f->n, options));
     /* Product k-means: components are sorted by importance and given to the parts in
      * turn, so that every level gets important components. */
     pl_router *router = f->router;
-    lens *l = &router->lens;
+    const lens *l = &router->lens;
     size_t dim = (size_t)l->dim, bytes = (size_t)l->rank * dim * sizeof *l->rows;
     if (l->rows && router->n_levels >= 2) {
         float *best_first = pl_alloc(bytes);
@@ -269,16 +264,16 @@ static pl_status fit_all(fit *f)
     for (int level = 0; router->kind != PL_ROUTER_LINEAR && level < router->n_levels;
          ++level) {
         kmeans_job job = level_job(f, level);
-        PL_CHECK(kmeans_fit(&job, f->router->centroids[level]));
+        PL_CHECK(kmeans_fit(&job, router->centroids[level], NULL));
     }
     /* with plain k-means, similar clusters are assigned to paths that share modules */
-    const pl_router_options *o = f->options;
     int64_t n_paths = 1;
-    for (int level = 0; level < o->n_levels && level < PL_LEVELS_MAX; ++level)
-        n_paths *= o->experts[level];
-    if (o->kind == PL_ROUTER_KMEANS && o->n_levels >= 2 && n_paths == o->n_paths)
-        PL_CHECK(arrange_grid(f->router->centroids[0], o->n_paths, f->router->lens.rank,
-                              o->n_levels, o->experts, o->seed));
+    for (int level = 0; level < options->n_levels && level < PL_LEVELS_MAX; ++level)
+        n_paths *= options->experts[level];
+    if (options->kind == PL_ROUTER_KMEANS && options->n_levels >= 2 &&
+        n_paths == options->n_paths)
+        PL_CHECK(arrange_grid(router->centroids[0], options->n_paths, l->rank,
+                              options->n_levels, options->experts, options->seed));
     PL_CHECK(on_points(f, measure_points));
     take_inertia(f);
     if (options->balance > 0.0) {
@@ -292,14 +287,13 @@ static pl_status price_documents(pl_router *router, const float *features, size_
                                  const pl_router_options *options)
 {
     fit f = {.options = options, .router = router, .features = features, .n = n};
-    void *memory = NULL;
     pl_status status = PL_OK;
-    PL_TRY(alloc_fit(&f, &memory));
+    PL_TRY(alloc_fit(&f));
     PL_TRY(on_points(&f, project_points));
     PL_TRY(on_points(&f, measure_points));
     PL_TRY(balance_shards(&f));
 done:
-    pl_free_aligned(memory);
+    pl_free_aligned(f.distances);
     return status;
 }
 
@@ -334,16 +328,15 @@ static pl_status fit_documents(const float *features, size_t n, int dim,
      * a projection; if `components` is 0, the projection keeps as many components as
      * the feature has elements. */
     const bool has_rows = options->components > 0 || options->sharpen > 0;
-    void *memory = NULL;
     pl_status status;
     PL_TRY(router_create(options->kind, levels_of(options), experts, dim,
                          rank_of(options, dim), has_rows, &f.router));
-    PL_TRY(alloc_fit(&f, &memory));
+    PL_TRY(alloc_fit(&f));
     PL_TRY(fit_all(&f));
     *out = f.router;
     f.router = NULL;
 done:
-    pl_free_aligned(memory);
+    pl_free_aligned(f.distances);
     pl_router_destroy(&f.router);
     return status;
 }
@@ -352,16 +345,10 @@ done:
  * memory. */
 typedef struct document_sample {
     size_t n;
+    double *weights; /* [n], the block that holds all arrays */
+    double *scores;
     float *features; /* [n, dim] */
-    double *weights, *scores;
 } document_sample;
-
-static void clear_sample(document_sample *s)
-{
-    pl_free_aligned(s->features);
-    pl_free_aligned(s->weights);
-    pl_free_aligned(s->scores);
-}
 
 /* Copies every stride-th document. *few becomes a copy of `options` that points to the
  * copied weights and scores. */
@@ -371,12 +358,11 @@ static pl_status take_sample(const float *features, size_t n, size_t columns,
 {
     const size_t n_scores = options->scores ? (size_t)options->n_paths : 0;
     s->n = n / stride;
-    PL_CHECK(pl_try_alloc_bare(s->n * columns * sizeof *s->features,
-                               "the router's sample", (void **)&s->features));
-    PL_CHECK(pl_try_alloc_bare(s->n * sizeof *s->weights, "the router's sample",
-                               (void **)&s->weights));
-    PL_CHECK(pl_try_alloc_bare((s->n * n_scores + 1) * sizeof *s->scores,
-                               "the router's sample", (void **)&s->scores));
+    PL_CHECK(pl_try_alloc_bare(
+        s->n * ((1 + n_scores) * sizeof(double) + columns * sizeof(float)),
+        "the router's sample", (void **)&s->weights));
+    s->scores = s->weights + s->n;
+    s->features = (float *)(s->scores + s->n * n_scores);
     for (size_t i = 0; i < s->n; ++i) {
         memcpy(s->features + i * columns, features + i * stride * columns,
                columns * sizeof *features);
@@ -414,7 +400,7 @@ pl_status pl_router_price(pl_router *router, const float *features, size_t n,
     PL_TRY(take_sample(features, n, (size_t)dim, stride, &all, &sample, &few));
     PL_TRY(price_documents(router, sample.features, sample.n, &few));
 done:
-    clear_sample(&sample);
+    pl_free_aligned(sample.weights);
     return status;
 }
 
@@ -432,6 +418,6 @@ pl_status pl_router_fit(const float *features, size_t n, int dim,
     PL_TRY(take_sample(features, n, (size_t)dim, stride, options, &sample, &few));
     PL_TRY(fit_documents(sample.features, sample.n, dim, &few, out));
 done:
-    clear_sample(&sample);
+    pl_free_aligned(sample.weights);
     return status;
 }

@@ -1,7 +1,6 @@
 /* Private to router: the struct of a router and functions that its files share. */
 #pragma once
 #include "router/lens.h"
-#include "router/router.h"
 
 /* A path is a tuple (e_1..e_L) of labels, one per level; a label is the index of a
  * centroid. Tuples are numbered in row-major order, like the paths of the topology.

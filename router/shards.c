@@ -15,38 +15,30 @@ typedef struct sorting {
     double *scratch; /* [n_threads, router_scratch_doubles] memory of each thread */
     int *nearest;    /* [n, top] the `top` cheapest paths of each document */
     int path;        /* the path for which `costs` are computed */
-    double *costs;   /* [n] costs of that path */
+    double *costs;   /* [n] costs of that path; NULL: paths are ranked */
 } sorting;
 
-static double *weigh_document(const sorting *s, size_t document, int thread)
+/* Ranks the paths of documents, or, if there are `costs`, computes those of a path. */
+static pl_status weigh_documents(void *context, size_t item, int thread)
 {
-    size_t dim = (size_t)s->router->lens.dim;
+    const sorting *s = context;
+    const size_t first = item * POINTS_A_ITEM, dim = (size_t)s->router->lens.dim;
     double *scratch = s->scratch + (size_t)thread * router_scratch_doubles(s->router);
-    return router_weigh(s->router, s->features + document * dim, scratch);
-}
-
-static pl_status rank_paths(void *context, size_t item, int thread)
-{
-    sorting *s = context;
-    size_t first = item * POINTS_A_ITEM;
-    for (size_t i = first; i < s->n && i < first + POINTS_A_ITEM; ++i)
-        router_rank(weigh_document(s, i, thread), s->router->n_paths, (int)s->top,
-                    s->nearest + i * s->top);
+    for (size_t i = first; i < s->n && i < first + POINTS_A_ITEM; ++i) {
+        double *costs = router_weigh(s->router, s->features + i * dim, scratch);
+        if (s->costs)
+            s->costs[i] = costs[s->path];
+        else
+            router_rank(costs, s->router->n_paths, (int)s->top,
+                        s->nearest + i * s->top);
+    }
     return PL_OK;
 }
 
-static pl_status cost_of_path(void *context, size_t item, int thread)
+static pl_status on_documents(sorting *s)
 {
-    sorting *s = context;
-    size_t first = item * POINTS_A_ITEM;
-    for (size_t i = first; i < s->n && i < first + POINTS_A_ITEM; ++i)
-        s->costs[i] = weigh_document(s, i, thread)[s->path];
-    return PL_OK;
-}
-
-static pl_status on_documents(sorting *s, pl_item_fn fn)
-{
-    return pl_parallel(s->n_threads, (s->n + POINTS_A_ITEM - 1) / POINTS_A_ITEM, fn, s);
+    return pl_parallel(s->n_threads, (s->n + POINTS_A_ITEM - 1) / POINTS_A_ITEM,
+                       weigh_documents, s);
 }
 
 typedef struct candidate {
@@ -68,57 +60,47 @@ static int rising(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static size_t repair_size(const sorting *s)
-{
-    size_t n = s->n / (REPAIR_SHARE * (size_t)s->router->n_paths);
-    return n > 0 ? n : 1;
-}
-
-/* Writes to `docs` the documents for which the path's cost is lowest, in rising
+/* Writes to docs [n] the documents for which the path's cost is lowest, in rising
  * order. */
-static pl_status nearest_documents(sorting *s, int path, uint32_t *docs)
+static pl_status nearest_documents(sorting *s, int path, uint32_t *docs, size_t n)
 {
-    void *memory = NULL;
+    candidate *candidates = NULL;
     pl_status status;
     PL_TRY(pl_try_alloc(s->n * (sizeof(candidate) + sizeof(double)),
-                        "filling empty shards", &memory));
-    candidate *candidates = memory;
+                        "filling empty shards", (void **)&candidates));
     s->costs = (double *)(candidates + s->n);
     s->path = path;
-    PL_TRY(on_documents(s, cost_of_path));
+    PL_TRY(on_documents(s));
     for (size_t i = 0; i < s->n; ++i)
         candidates[i] = (candidate){s->costs[i], (uint32_t)i};
     qsort(candidates, s->n, sizeof *candidates, nearer_first);
-    for (size_t i = 0; i < repair_size(s); ++i)
+    for (size_t i = 0; i < n; ++i)
         docs[i] = candidates[i].document;
-    qsort(docs, repair_size(s), sizeof *docs, rising);
+    qsort(docs, n, sizeof *docs, rising);
 done:
-    pl_free_aligned(memory);
+    pl_free_aligned(candidates);
     return status;
 }
 
 static pl_status make_lists(sorting *s, pl_shards *out)
 {
-    void *memory = NULL;
-    PL_CHECK(pl_try_alloc(((size_t)out->n_paths + 1) * sizeof *out->first,
-                          "shard lists", &memory));
-    out->first = memory;
+    const size_t P = (size_t)out->n_paths, mean = s->n / (REPAIR_SHARE * P);
+    const size_t n_repair = mean > 0 ? mean : 1;
+    PL_CHECK(pl_try_alloc((P + 1) * sizeof *out->first, "shard lists",
+                          (void **)&out->first));
     /* Computes first[p] from the number of documents of each path. A path without
-     * documents will get repair_size documents. */
-    size_t P = (size_t)out->n_paths;
-    memset(out->first, 0, (P + 1) * sizeof *out->first);
+     * documents will get n_repair documents. */
     for (size_t i = 0; i < s->n * s->top; ++i)
         ++out->first[s->nearest[i] + 1];
     for (size_t path = 0; path < P; ++path) {
         if (out->first[path + 1] == 0) {
-            out->first[path + 1] = repair_size(s);
+            out->first[path + 1] = n_repair;
             ++out->n_repaired;
         }
         out->first[path + 1] += out->first[path];
     }
-    PL_CHECK(pl_try_alloc(out->first[out->n_paths] * sizeof *out->docs, "shard lists",
-                          &memory));
-    out->docs = memory;
+    PL_CHECK(pl_try_alloc(out->first[P] * sizeof *out->docs, "shard lists",
+                          (void **)&out->docs));
     /* documents are distributed in rising order, so every list is sorted */
     pl_status status = PL_OK;
     size_t *next = pl_alloc(P * sizeof *next);
@@ -127,9 +109,10 @@ static pl_status make_lists(sorting *s, pl_shards *out)
         out->docs[next[s->nearest[i]]++] = (uint32_t)(i / s->top);
     for (size_t path = 0; path < P; ++path)
         if (next[path] == out->first[path])
-            PL_TRY(nearest_documents(s, (int)path, out->docs + out->first[path]));
-    PL_TRY(pl_try_alloc(s->n * sizeof *out->path_of, "shard lists", &memory));
-    out->path_of = memory;
+            PL_TRY(nearest_documents(s, (int)path, out->docs + out->first[path],
+                                     n_repair));
+    PL_TRY(pl_try_alloc(s->n * sizeof *out->path_of, "shard lists",
+                        (void **)&out->path_of));
     for (size_t i = 0; i < s->n; ++i)
         out->path_of[i] = s->nearest[i * s->top];
 done:
@@ -156,17 +139,15 @@ pl_status pl_shards_make(const pl_router *router, const float *features, size_t 
                  .top = (size_t)overlap,
                  .n_threads = pl_cpu_count()};
     size_t scratch = (size_t)s.n_threads * router_scratch_doubles(router);
-    void *memory = NULL;
     pl_status status;
     PL_TRY(pl_try_alloc(scratch * sizeof(double) + n_docs * s.top * sizeof(int),
-                        "dealing documents to shards", &memory));
-    s.scratch = memory;
+                        "dealing documents to shards", (void **)&s.scratch));
     s.nearest = (int *)(s.scratch + scratch);
     out->n_paths = router->n_paths;
-    PL_TRY(on_documents(&s, rank_paths));
+    PL_TRY(on_documents(&s));
     PL_TRY(make_lists(&s, out));
 done:
-    pl_free_aligned(memory);
+    pl_free_aligned(s.scratch);
     if (status != PL_OK)
         pl_shards_clear(out);
     return status;

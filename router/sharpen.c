@@ -110,14 +110,12 @@ pl_status sharpen_fit(const sharpen_job *job, double *rows)
               .R = (size_t)job->rank,
               .K = (size_t)job->clusters,
               .rows = rows};
-    void *memory = NULL;
     pl_status status;
     size_t n = w.job->n, square = w.C * w.C;
     size_t doubles = w.K * w.C + 2 * square + w.C;
     PL_TRY(pl_try_alloc(doubles * sizeof(double) + w.K * sizeof(size_t) +
                             (n + w.K) * w.C * sizeof(float) + n * sizeof(int),
-                        "sharpening the router's features", &memory));
-    w.means = memory;
+                        "sharpening the router's features", (void **)&w.means));
     w.within = w.means + w.K * w.C;
     w.vectors = w.within + square;
     w.values = w.vectors + square;
@@ -139,8 +137,7 @@ pl_status sharpen_fit(const sharpen_job *job, double *rows)
             .level = -1 - round, /* each round has a separate random stream */
             .n_threads = job->n_threads};
         PL_TRY(pl_parallel(job->n_threads, n_items, view_points, &w));
-        PL_TRY(kmeans_fit(&clusters, w.centroids));
-        PL_TRY(kmeans_assign(&clusters, w.centroids, w.label));
+        PL_TRY(kmeans_fit(&clusters, w.centroids, w.label));
         take_means(&w);
         PL_TRY(pl_parallel(job->n_threads, w.C, scatter_rows, &w));
         /* The rows of the projection are the eigenvectors with the least variance
@@ -156,6 +153,6 @@ pl_status sharpen_fit(const sharpen_job *job, double *rows)
         w.turned = true;
     }
 done:
-    pl_free_aligned(memory);
+    pl_free_aligned(w.means);
     return status;
 }

@@ -24,13 +24,8 @@
 set -eu
 export LC_ALL=C # awk, sort, printf and [a-z] depend on it
 cd "$(dirname "$0")/../.."
-build=build/release
-python=${PYTHON:-python3}
-models="2m 13m 124m"
-cpus=$(nproc)
-rounds=2
-llmc=
-clock=wall
+build=build/release python=${PYTHON:-python3} models="2m 13m 124m"
+cpus=$(nproc) rounds=2 llmc='' clock=wall
 kinds="eager/f32 compile/f32 eager/autocast compile/autocast eager/bf16 compile/bf16"
 
 fail() {
@@ -38,30 +33,24 @@ fail() {
     exit "$1"
 }
 
+needs_value() { # the remaining words of the command line
+    [ $# -gt 1 ] || fail 64 "$1 needs a value"
+}
+
 while [ $# -gt 0 ]; do
     case $1 in
-    --quick)
-        kinds="compile/autocast compile/bf16"
-        rounds=1
-        shift
-        continue
-        ;;
-    --models | --cpus | --rounds | --build | --python | --llmc | --clock | --kinds)
-        [ $# -gt 1 ] || fail 64 "$1 needs a value"
-        ;;
+    --quick) kinds="compile/autocast compile/bf16" rounds=1 ;;
+    --models) needs_value "$@" && models=$2 && shift ;;
+    --cpus) needs_value "$@" && cpus=$2 && shift ;;
+    --rounds) needs_value "$@" && rounds=$2 && shift ;;
+    --build) needs_value "$@" && build=$2 && shift ;;
+    --python) needs_value "$@" && python=$2 && shift ;;
+    --llmc) needs_value "$@" && llmc=$2 && shift ;;
+    --clock) needs_value "$@" && clock=$2 && shift ;;
+    --kinds) needs_value "$@" && kinds=$2 && shift ;;
     *) fail 64 "unknown option $1; the head of bench/rivals/run.sh lists them" ;;
     esac
-    case $1 in
-    --models) models=$2 ;;
-    --cpus) cpus=$2 ;;
-    --rounds) rounds=$2 ;;
-    --build) build=$2 ;;
-    --python) python=$2 ;;
-    --llmc) llmc=$2 ;;
-    --clock) clock=$2 ;;
-    --kinds) kinds=$2 ;;
-    esac
-    shift 2
+    shift
 done
 for kind in $kinds; do
     case $kind in
@@ -146,9 +135,7 @@ ratio() { # OURS THEIRS
 
 row() { # MODEL
     mine=$(greatest "$work/$1.ours")
-    line="| $1 | $mine |"
-    best=0
-    best16=0
+    line="| $1 | $mine |" best=0 best16=0
     for kind in $kinds; do
         rate=$(greatest "$work/$1.$(echo "$kind" | tr / .)")
         line="$line $rate |"
@@ -173,8 +160,7 @@ llmc_row() {
             printf "llm.c, 124M, batch 4 x 64: %.0f tokens/s; pathloom %.1fx\n", rate, ours / rate }'
 }
 
-head="| model | pathloom |"
-rule="|---|---|"
+head="| model | pathloom |" rule="|---|---|"
 for kind in $kinds; do
     head="$head PyTorch ${kind#*/}, ${kind%/*} |"
     rule="$rule---|"

@@ -201,7 +201,6 @@ static pl_status run_training(pl_backend *be, const pl_shape *shape, const bench
     const pl_probe_options probe = {.shape = shape,
                                     .batch = x->batch,
                                     .rounds = x->repeats,
-                                    .memory = true,
                                     .muon = x->muon_rows > 0,
                                     .muon_rows = x->muon_rows,
                                     .stream_bytes = (size_t)x->stream << 20};

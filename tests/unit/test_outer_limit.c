@@ -16,12 +16,6 @@ PL_TEST(every_method_is_found_by_its_name)
         assert_ok(pl_method_parse(pl_method_name((pl_method)m), &found));
         assert_int_equal(found, m);
     }
-    pl_rule rule;
-    pl_gap gap;
-    assert_ok(pl_rule_parse("heavy-ball", &rule));
-    assert_int_equal(rule, PL_RULE_HEAVY_BALL);
-    assert_ok(pl_gap_parse("norm", &gap));
-    assert_int_equal(gap, PL_GAP_NORM);
 }
 
 PL_TEST(removed_method_is_refused_with_methods_to_take)

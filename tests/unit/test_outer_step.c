@@ -275,8 +275,8 @@ PL_TEST(instruction_sets_agree_bit_for_bit)
                     memcpy(&v[2][i], &twice, sizeof twice);
                 }
                 step_block block = {v[0], v[1], v[2], v[3], counts[c]};
-                kernels[which]->add_bf16(v[3], v[2], 0.3f, false, pieces[c]);
-                kernels[which]->add_float(v[3], v[1], 0.3f, false, pieces[c]);
+                kernels[which]->add(v[3], v[2], true, 0.3f, false, pieces[c]);
+                kernels[which]->add(v[3], v[1], false, 0.3f, false, pieces[c]);
                 const double before = squares(v[3], counts[c]);
                 kernels[which]->step(&k, &block, which + c != 1, &sums[which]);
                 assert_true(sums[which].mean == before);

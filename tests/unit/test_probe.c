@@ -26,11 +26,8 @@ static bool probe(const char *backend, pl_probe_report *out)
     pl_backend *be;
     const pl_backend_options options = {
         .name = backend, .n_threads = 1, .precision = "auto"};
-    const pl_probe_options probe_options = {.shape = &probe_shape,
-                                            .batch = B,
-                                            .rounds = 2,
-                                            .memory = true,
-                                            .stream_bytes = 1 << 18};
+    const pl_probe_options probe_options = {
+        .shape = &probe_shape, .batch = B, .rounds = 2, .stream_bytes = 1 << 18};
     const pl_status status = pl_backend_open(&options, &be);
     if (status == PL_ERR_UNSUPPORTED)
         return false;
