@@ -242,8 +242,7 @@ PL_TEST(a_bias_forces_and_forbids)
                                 .emit = tell_text,
                                 .done = tell_done,
                                 .context = &t};
-    assert_int_equal(pl_batch_join(batch, &q), PL_ERR_USAGE);
-    assert_said("logit_bias");
+    assert_fails(pl_batch_join(batch, &q), PL_ERR_USAGE, "logit_bias");
 }
 
 /* With a bias of 50 for token 17, all five tokens of the answer are token 17. A
