@@ -8,12 +8,11 @@
 
 #include <stdlib.h>
 
-#include "tests/support/suite.h"
+#include "tests/support/scratch.h"
 
 enum { PATHS = 2, PHASE = 6 }; /* a phase has PHASE samples: tau 3, batch 2 */
 
 typedef struct world {
-    char dir[64];
     pl_store *store;
     pl_arm arm;
     pl_topology *topology;
@@ -23,10 +22,8 @@ typedef struct world {
 static int setup(void **state)
 {
     world *w = pl_alloc(sizeof *w);
-    char name[] = "/tmp/pl-coverage-XXXXXX";
-    if (!mkdtemp(name))
+    if (make_scratch(NULL) != 0)
         return -1;
-    pl_copy_text(w->dir, sizeof w->dir, name);
     pl_copy_text(w->arm.name, sizeof w->arm.name, "mix");
     w->arm.shape = tiny_shape(2);
     w->arm.spec = (pl_topology_spec){.n_levels = 1, .experts = {2}, .replicas = 1};
@@ -37,7 +34,7 @@ static int setup(void **state)
     *state = w;
     if (pl_topology_create(&w->arm.shape, &w->arm.spec, &w->topology) != PL_OK)
         return -1;
-    return pl_store_open(w->dir, PL_STORE_CREATE, &w->store) == PL_OK ? 0 : -1;
+    return pl_store_open(scratch, PL_STORE_CREATE, &w->store) == PL_OK ? 0 : -1;
 }
 
 static int teardown(void **state)
@@ -46,8 +43,7 @@ static int teardown(void **state)
     pl_store_close(&w->store);
     pl_topology_destroy(&w->topology);
     pl_arm_clear(&w->arm);
-    pl_status status = pl_remove_tree(w->dir);
-    return status == PL_OK ? 0 : -1;
+    return remove_scratch(NULL);
 }
 
 static pl_contribution contribution(int path, int64_t phase)

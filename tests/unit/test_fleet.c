@@ -120,12 +120,9 @@ static void add_arm(job *j, const char *name)
 {
     pl_arm arm;
     pl_hash blob;
-    memset(&arm, 0, sizeof arm);
+    tiny_arm(&arm, 2, 2, 2, PHASES);
     pl_copy_text(arm.name, sizeof arm.name, name);
-    arm.shape = tiny_shape(2);
-    arm.spec = (pl_topology_spec){.n_levels = 2, .experts = {2, 2}, .replicas = 1};
-    arm.inner = (pl_inner){.batch = 2, .context = 16, .tau = STEPS, .phases = PHASES};
-    tiny_shards(&arm, PATHS);
+    arm.inner.tau = STEPS;
     pl_hash_of("blob", "x", 1, &blob);
     assert_ok(plan_add_arm(&j->h.tasks, &arm, &blob));
 }

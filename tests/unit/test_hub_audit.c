@@ -26,11 +26,8 @@ static void know_an_arm(hub *h, char path[PL_MODULE_NAME_MAX])
 {
     pl_hash blob;
     OWNED(free_memory) pl_arm *arm = pl_alloc(sizeof *arm);
-    pl_copy_text(arm->name, sizeof arm->name, "mix");
-    arm->shape = tiny_shape(2);
-    arm->spec = (pl_topology_spec){.n_levels = 2, .experts = {2, 2}, .replicas = 1};
-    arm->inner = (pl_inner){.batch = 2, .context = 16, .tau = 10, .phases = 3};
-    tiny_shards(arm, 4);
+    tiny_arm(arm, 2, 2, 2, 3);
+    arm->inner.tau = 10;
     pl_hash_of("blob", "m", 1, &blob);
     assert_ok(plan_add_arm(&h->tasks, arm, &blob));
     pl_copy_text(path, PL_MODULE_NAME_MAX, h->tasks.arms[0].paths[0].name);
