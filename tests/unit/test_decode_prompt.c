@@ -81,7 +81,7 @@ static float (*read_by_token(pl_backend *ref, const pl_topology *t,
     return each;
 }
 
-static void check_lengths(const pair *p)
+PAIR_TEST(long_prompts_give_the_logits_of_single_tokens)
 {
     int32_t tokens[CONTEXT];
     float got[VOCAB];
@@ -104,11 +104,6 @@ static void check_lengths(const pair *p)
             fail_msg("%s: a prompt of %d tokens: error %g", p->label, n, error);
     }
     check_losses(p, d, tokens, each);
-}
-
-PL_TEST(long_prompts_give_the_logits_of_single_tokens)
-{
-    for_each_backend(check_lengths);
 }
 
 static void check_pieces(pl_backend *be, const char *what)

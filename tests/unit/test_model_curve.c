@@ -62,7 +62,7 @@ static void train(const pl_topology *t, pl_backend *be, int n, double *losses)
     }
 }
 
-static void check_curve(const pair *p)
+PAIR_TEST(the_loss_stays_within_half_a_percent_of_ref_for_200_steps)
 {
     /* The losses of the reference backend, computed for the first pair and kept for
      * all. */
@@ -84,11 +84,6 @@ static void check_curve(const pair *p)
                   got[n - 1], n, want[n - 1]);
 }
 
-PL_TEST(the_loss_stays_within_half_a_percent_of_ref_for_200_steps)
-{
-    for_each_backend(check_curve);
-}
-
 static void gradients(const pl_topology *t, pl_backend *be, float *out)
 {
     int32_t tokens[N], targets[N];
@@ -99,7 +94,7 @@ static void gradients(const pl_topology *t, pl_backend *be, float *out)
     assert_ok(pl_model_save_grads(model, out));
 }
 
-static void check_tensors(const pair *p)
+PAIR_TEST(the_gradient_of_each_tensor_is_that_of_ref_to_1e_4)
 {
     /* The gradients of the reference backend, computed for the first pair and kept for
      * all. */
@@ -124,9 +119,4 @@ static void check_tensors(const pair *p)
             fail_msg("%s: the gradient of %s differs by %g", p->label, tensor->name,
                      error);
     }
-}
-
-PL_TEST(the_gradient_of_each_tensor_is_that_of_ref_to_1e_4)
-{
-    for_each_backend(check_tensors);
 }
