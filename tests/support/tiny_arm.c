@@ -1,20 +1,12 @@
 /* Defines the functions of tiny_arm.h. */
+#include "tests/support/shape.h"
 #include "tests/support/tiny_arm.h"
 #include <string.h>
 
 pl_shape tiny_shape(int n_blocks)
 {
-    return (pl_shape){.vocab = 300,
-                      .width = 16,
-                      .n_heads = 2,
-                      .n_kv_heads = 2,
-                      .head_size = 8,
-                      .ffn = 24,
-                      .n_blocks = n_blocks,
-                      .context = 16,
-                      .tied = true,
-                      .rope_theta = 1e4,
-                      .norm_eps = 1e-5};
+    return (pl_shape)SHAPE(300, 16, 2, 2, 8, 24, n_blocks, 16, .tied = true,
+                           .rope_theta = 1e4);
 }
 
 void tiny_shards(pl_arm *arm, int n)

@@ -1,4 +1,5 @@
 /* Defines the functions of word_model.h. */
+#include "tests/support/shape.h"
 #include "tests/support/word_model.h"
 
 pl_topology *topology;
@@ -7,17 +8,8 @@ pl_model *model;
 
 void open_word_model(const char *name, const char *precision, int context)
 {
-    const pl_shape shape = {.vocab = WORD_VOCAB,
-                            .width = 32,
-                            .n_heads = 2,
-                            .n_kv_heads = 1,
-                            .head_size = 16,
-                            .ffn = 48,
-                            .n_blocks = 2,
-                            .context = context,
-                            .tied = true,
-                            .rope_theta = 10000.0,
-                            .norm_eps = 1e-5};
+    const pl_shape shape = SHAPE(WORD_VOCAB, 32, 2, 1, 16, 48, 2, context, .tied = true,
+                                 .rope_theta = 10000.0);
     pl_backend_options be = {.name = name, .n_threads = 1, .precision = precision};
     pl_topology_spec spec = {.replicas = 1};
     pl_model_options options = {.batch = 1, .context = context};

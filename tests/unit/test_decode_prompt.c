@@ -2,6 +2,7 @@
 /* Tests prompts so long that a decoder reads them in several pieces. Their logits must
  * be nearly those of reading token by token. If the caller gives the pieces one by one,
  * the logits must have the same bytes as for the whole prompt. */
+#include "tests/support/shape.h"
 #include "tests/support/pairs.h"
 
 enum { VOCAB = 131, CONTEXT = 1100, SLOTS = 2 };
@@ -11,17 +12,8 @@ enum { N_LENGTHS = sizeof lengths / sizeof lengths[0] };
 
 static pl_topology *small_topology(void)
 {
-    const pl_shape shape = {.vocab = VOCAB,
-                            .width = 48,
-                            .n_heads = 4,
-                            .n_kv_heads = 2,
-                            .head_size = 12,
-                            .ffn = 72,
-                            .n_blocks = 2,
-                            .context = CONTEXT,
-                            .tied = true,
-                            .rope_theta = 10000.0,
-                            .norm_eps = 1e-5};
+    const pl_shape shape =
+        SHAPE(VOCAB, 48, 4, 2, 12, 72, 2, CONTEXT, .tied = true, .rope_theta = 10000.0);
     return one_path(&shape);
 }
 

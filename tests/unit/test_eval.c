@@ -1,4 +1,5 @@
 /* folder: eval; label: unit */
+#include "tests/support/shape.h"
 #include "tests/support/corpus_support.h"
 #include "eval/eval.h"
 #include <math.h>
@@ -32,17 +33,8 @@ static pl_status give_params(void *context, int path, float *params)
 static int open_all(void **state)
 {
     (void)state;
-    pl_shape shape = {.vocab = VOCAB,
-                      .width = 12,
-                      .n_heads = 2,
-                      .n_kv_heads = 2,
-                      .head_size = 6,
-                      .ffn = 16,
-                      .n_blocks = 1,
-                      .context = T,
-                      .tied = true,
-                      .rope_theta = 100.0,
-                      .norm_eps = 1e-5};
+    pl_shape shape =
+        SHAPE(VOCAB, 12, 2, 2, 6, 16, 1, T, .tied = true, .rope_theta = 100.0);
     pl_topology_spec spec = {.replicas = 1};
     build_tokens(lens, N_DOCS, VOCAB, &file);
     return pl_tokens_view(file.data, file.len, "test", &tokens) == PL_OK &&

@@ -2,6 +2,7 @@
 /* Tests a whole model on every production backend. Its gradients must agree with the
  * reference, it must learn, equal trainings must give equal bytes, and decoding must
  * agree with a full forward pass. */
+#include "tests/support/shape.h"
 #include "tests/support/pairs.h"
 
 /* Every test is run twice: without QK norm and with it. */
@@ -28,18 +29,8 @@ enum { MODEL_B = 3, MODEL_T = 37, MODEL_N = MODEL_B * MODEL_T };
 
 static pl_topology *topology_with(int ffn, bool tied)
 {
-    const pl_shape shape = {.vocab = 257,
-                            .width = 96,
-                            .n_heads = 4,
-                            .n_kv_heads = 2,
-                            .head_size = 32,
-                            .ffn = ffn,
-                            .n_blocks = 3,
-                            .context = 48,
-                            .tied = tied,
-                            .rope_theta = 10000.0,
-                            .norm_eps = 1e-5,
-                            .qk_norm = with_qk_norm};
+    const pl_shape shape = SHAPE(257, 96, 4, 2, 32, ffn, 3, 48, .tied = tied,
+                                 .rope_theta = 10000.0, .qk_norm = with_qk_norm);
     return one_path(&shape);
 }
 

@@ -2,6 +2,7 @@
 /* Tests the accuracy of every production backend. Over a whole training, its losses
  * must stay near those of the reference backend. On one batch, the gradient of each
  * tensor must be near that of the reference backend. */
+#include "tests/support/shape.h"
 #include "tests/support/pairs.h"
 
 enum { V = 64, B = 4, T = 24, N = B * T, STEPS = 200 };
@@ -9,17 +10,8 @@ enum { STEPS_EMULATED = 10 }; /* on an emulated device 200 steps take minutes */
 
 static pl_topology *curve_topology(void)
 {
-    const pl_shape shape = {.vocab = V,
-                            .width = 64,
-                            .n_heads = 2,
-                            .n_kv_heads = 2,
-                            .head_size = 32,
-                            .ffn = 96,
-                            .n_blocks = 2,
-                            .context = T,
-                            .tied = true,
-                            .rope_theta = 10000.0,
-                            .norm_eps = 1e-5};
+    const pl_shape shape =
+        SHAPE(V, 64, 2, 2, 32, 96, 2, T, .tied = true, .rope_theta = 10000.0);
     return one_path(&shape);
 }
 

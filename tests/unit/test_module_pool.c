@@ -1,6 +1,7 @@
 /* folder: serve; label: unit */
 /* Tests that a module is in memory once, even if several paths use it. Requests for
  * several paths in one batch must get the same bytes as in a batch of their own. */
+#include "tests/support/shape.h"
 #include "tests/support/word_model.h"
 
 enum { VOCAB = 300, CONTEXT = 600, LONG = 560, SLOTS = 8, PATHS = 4 };
@@ -37,17 +38,8 @@ static void put_module(int module, uint64_t number, uint64_t seed)
 
 static int open_all(void **state)
 {
-    arm.shape = (pl_shape){.vocab = VOCAB,
-                           .width = 32,
-                           .n_heads = 2,
-                           .n_kv_heads = 1,
-                           .head_size = 16,
-                           .ffn = 48,
-                           .n_blocks = 4,
-                           .context = CONTEXT,
-                           .tied = true,
-                           .rope_theta = 10000.0,
-                           .norm_eps = 1e-5};
+    arm.shape = (pl_shape)SHAPE(VOCAB, 32, 2, 1, 16, 48, 4, CONTEXT, .tied = true,
+                                .rope_theta = 10000.0);
     arm.spec.replicas = 1;
     arm.spec.private_block[3] = true;
     pl_copy_text(arm.name, sizeof arm.name, "mix");

@@ -1,4 +1,5 @@
 /* folder: serve; label: unit */
+#include "tests/support/shape.h"
 #include "tests/support/corpus_support.h"
 #include "serve/serve.h"
 #include <math.h>
@@ -28,17 +29,8 @@ static int open_tokenizer(void)
 
 static int open_model(int context)
 {
-    pl_shape shape = {.vocab = VOCAB + 7,
-                      .width = WIDTH,
-                      .n_heads = 2,
-                      .n_kv_heads = 2,
-                      .head_size = 4,
-                      .ffn = 8,
-                      .n_blocks = 1,
-                      .context = context,
-                      .tied = false,
-                      .rope_theta = 100.0,
-                      .norm_eps = 1e-5};
+    pl_shape shape = SHAPE(VOCAB + 7, WIDTH, 2, 2, 4, 8, 1, context, .tied = false,
+                           .rope_theta = 100.0);
     pl_topology_spec spec = {.replicas = 1};
     pl_model_options options = {.batch = 1, .context = context};
     if (pl_topology_parse_levels("1", &spec) != PL_OK ||

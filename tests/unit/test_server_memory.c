@@ -1,6 +1,7 @@
 /* folder: serve; label: unit */
 /* Tests a server whose modules do not all fit into its memory. Every request must be
  * answered, however many other requests ask for paths that are in memory. */
+#include "tests/support/shape.h"
 #include "tests/support/corpus_support.h"
 #include "router/router.h"
 #include "serve/serve.h"
@@ -59,17 +60,8 @@ static void put_router(void)
 
 static int open_all(void **state)
 {
-    mix.arm.shape = (pl_shape){.vocab = VOCAB,
-                               .width = 32,
-                               .n_heads = 2,
-                               .n_kv_heads = 1,
-                               .head_size = 16,
-                               .ffn = 48,
-                               .n_blocks = 4,
-                               .context = CONTEXT,
-                               .tied = true,
-                               .rope_theta = 10000.0,
-                               .norm_eps = 1e-5};
+    mix.arm.shape = (pl_shape)SHAPE(VOCAB, 32, 2, 1, 16, 48, 4, CONTEXT, .tied = true,
+                                    .rope_theta = 10000.0);
     mix.arm.spec.replicas = 1;
     pl_copy_text(mix.arm.name, sizeof mix.arm.name, "mix");
     mix.settings = (pl_answer_settings){

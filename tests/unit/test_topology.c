@@ -2,6 +2,7 @@
 /* Tests slots, modules and paths of a topology, and also presets, initial values and
  * the learning rate. */
 #include "modules/modules.h"
+#include "tests/support/shape.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,17 +10,8 @@
 
 #include "tests/support/suite.h"
 
-static const pl_shape small = {.vocab = 50,
-                               .width = 8,
-                               .n_heads = 4,
-                               .n_kv_heads = 2,
-                               .head_size = 4,
-                               .ffn = 12,
-                               .n_blocks = 6,
-                               .context = 16,
-                               .tied = true,
-                               .rope_theta = 10000.0,
-                               .norm_eps = 1e-5};
+static const pl_shape small =
+    SHAPE(50, 8, 4, 2, 4, 12, 6, 16, .tied = true, .rope_theta = 10000.0);
 
 static pl_topology_spec levels(const char *text)
 {
