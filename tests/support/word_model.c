@@ -57,3 +57,15 @@ void told_clear(told *t)
     pl_buf_destroy(&t->text);
     pl_buf_destroy(&t->scores);
 }
+
+pl_batch_request told_request(told *t, const int32_t *prompt, int n_prompt,
+                              const pl_generate_options *options)
+{
+    return (pl_batch_request){.prompt = prompt,
+                              .n_prompt = n_prompt,
+                              .options = options,
+                              .emit = tell_text,
+                              .done = tell_done,
+                              .context = t,
+                              .score = tell_score};
+}

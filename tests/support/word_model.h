@@ -27,5 +27,9 @@ pl_status tell_text(void *context, const char *text, size_t len);
 pl_status tell_score(void *context, const pl_token_score *score);
 void tell_done(void *context, pl_status status, const pl_generate_result *r);
 
+/* Returns a request that tells `t`, also the score of each token. */
+pl_batch_request told_request(told *t, const int32_t *prompt, int n_prompt,
+                              const pl_generate_options *options);
+
 /* Frees what it was told. */
 void told_clear(told *t);

@@ -228,16 +228,9 @@ static void join(pl_batch *batch, const pl_pooled_path *path, asked *a)
     prompt[0] = PL_TOKEN_BOS;
     for (int i = 1; i < a->n; i++)
         prompt[i] = 3 + (i * 7 + i * i % 31 + 11 * a->kind) % (VOCAB - 3);
-    const pl_batch_request q = {.prompt = prompt,
-                                .n_prompt = a->n,
-                                .path = path ? pl_pooled_path_table(path) : NULL,
-                                .path_contents =
-                                    path ? pl_pooled_path_contents(path) : 0,
-                                .options = &options,
-                                .emit = tell_text,
-                                .done = tell_done,
-                                .context = &a->got,
-                                .score = tell_score};
+    pl_batch_request q = told_request(&a->got, prompt, a->n, &options);
+    q.path = path ? pl_pooled_path_table(path) : NULL;
+    q.path_contents = path ? pl_pooled_path_contents(path) : 0;
     assert_ok(pl_batch_join(batch, &q));
 }
 

@@ -50,14 +50,8 @@ static void join(pl_batch *batch, asked *a, const pl_generate_options *options)
 {
     static int32_t prompt[CONTEXT];
     make_prompt(prompt, a->n, a->kind, a->from);
-    const pl_batch_request q = {.prompt = prompt,
-                                .n_prompt = a->n,
-                                .options = options,
-                                .emit = tell_text,
-                                .done = tell_done,
-                                .context = &a->got,
-                                .asker = a->asker,
-                                .score = tell_score};
+    pl_batch_request q = told_request(&a->got, prompt, a->n, options);
+    q.asker = a->asker;
     assert_ok(pl_batch_join(batch, &q));
 }
 

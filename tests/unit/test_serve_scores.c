@@ -77,13 +77,7 @@ static pl_generate_options asking(int i)
 static void join(pl_batch *batch, int n_prompt, const pl_generate_options *options,
                  told *t)
 {
-    const pl_batch_request q = {.prompt = prompt,
-                                .n_prompt = n_prompt,
-                                .options = options,
-                                .emit = tell_text,
-                                .done = tell_done,
-                                .context = t,
-                                .score = tell_score};
+    const pl_batch_request q = told_request(t, prompt, n_prompt, options);
     assert_ok(pl_batch_join(batch, &q));
 }
 
@@ -133,13 +127,7 @@ PL_TEST(scores_of_a_prompt_are_the_losses_of_the_model)
     options.max_tokens = 0;
     OWNED(pl_batch_destroy) pl_batch *batch;
     assert_ok(pl_batch_create(model, tokenizer, VOCAB, CONTEXT, 1, &batch));
-    const pl_batch_request q = {.prompt = prompt,
-                                .n_prompt = PROMPT,
-                                .options = &options,
-                                .emit = tell_text,
-                                .done = tell_done,
-                                .context = &t,
-                                .score = tell_score};
+    const pl_batch_request q = told_request(&t, prompt, PROMPT, &options);
     assert_int_equal(pl_batch_join(batch, &q), PL_ERR_USAGE);
 }
 
@@ -236,12 +224,8 @@ PL_TEST(a_bias_forces_and_forbids)
     bias.token = VOCAB;
     OWNED(pl_batch_destroy) pl_batch *batch;
     assert_ok(pl_batch_create(model, tokenizer, VOCAB, CONTEXT, 1, &batch));
-    const pl_batch_request q = {.prompt = prompt,
-                                .n_prompt = PROMPT,
-                                .options = &options,
-                                .emit = tell_text,
-                                .done = tell_done,
-                                .context = &t};
+    pl_batch_request q = told_request(&t, prompt, PROMPT, &options);
+    q.score = NULL;
     assert_fails(pl_batch_join(batch, &q), PL_ERR_USAGE, "logit_bias");
 }
 
