@@ -305,9 +305,6 @@ PL_TEST(splits_make_more_paths_at_borders)
     pl_topology_destroy(&r.topology);
 }
 
-/* An encoded arm contains the modules from which its modules descend and the paths that
- * are left out, and is decoded to the same arm. An arm with an impossible descent is
- * refused. */
 PL_TEST(a_grafted_arm_says_from_what_it_descends)
 {
     const char *const sets[] = {"train.schedule=wsd", "topology.levels=2x3",

@@ -566,8 +566,6 @@ PL_TEST(what_is_cut_is_marked_bad_or_blank_as_what_is_not)
     pl_buf_destroy(&all.seen);
 }
 
-/* A long text is cut into pieces that together are the text, and none is too long. Some
- * pieces contain the end of one read and the beginning of the next one. */
 PL_TEST(pieces_are_the_text_and_none_is_too_long)
 {
     enum { CUT = 1000 };

@@ -246,8 +246,6 @@ PL_TEST(short_windows_share_as_few_rows_as_they_can)
     assert_int_equal(rows, 1 + 4 + 12 + 2);
 }
 
-/* With thousands of documents, packing fills more than 99 % of the rows, and a second
- * sampler makes the same rows. */
 PL_TEST(packing_leaves_little_room_and_is_repeated_exactly)
 {
     enum { N = 3000, WIDE = 200 };
@@ -302,8 +300,6 @@ PL_TEST(a_sampler_without_targets_or_sense_is_refused)
     assert_int_equal(pl_sampler_create(tokens, &bad, &sampler), PL_ERR_ARG);
 }
 
-/* A blank document keeps its rows, but its targets do not count and its tokens are
- * gone. The rows of all other documents do not change. */
 PL_TEST(a_blank_document_keeps_its_place_and_counts_nothing)
 {
     enum { BLANK = 4, ROWS = 64 };

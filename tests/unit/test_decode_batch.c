@@ -39,9 +39,6 @@ static void read_alone(pl_model *model, int i, float (*logits)[VOCAB])
         assert_ok(pl_decoder_feed(alone, words + k, 1, logits[k]));
 }
 
-/* int8 must change the logits by little, but must change them. The normalised
- * mean-square error against f32, over the logits after each word, must be above 0 and
- * below 1e-3. */
 PL_TEST(weights_of_one_byte_move_logits_by_little)
 {
     pl_backend *be[2] = {open_side("cpu", "f32", 1), open_side("cpu", "int8", 1)};

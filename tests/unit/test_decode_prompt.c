@@ -164,8 +164,6 @@ static void check_losses_of_logits(pl_backend *be)
         assert_true(fabsf(losses[i] - wanted[i]) < 1e-3f * (1 + wanted[i]));
 }
 
-/* pl_decoder_prefill_losses must give the losses that follow from the logits of
- * pl_decoder_prefill_all, in each precision that this machine has. */
 PL_TEST(losses_are_those_of_the_logits)
 {
     static const char *const precisions[] = {"f32", "bf16", "int8"};

@@ -534,9 +534,6 @@ PL_TEST(smaller_pieces_are_no_worse_in_hindsight)
     }
 }
 
-/* The scores must not depend on the limit of memory (most_bytes), except for rounding.
- * Those of PL_ROUTE_ROUTER must also equal the scores of each document by its given
- * path. */
 PL_TEST(routes_do_not_depend_on_the_memory_they_get)
 {
     enum { WAYS = PL_ROUTE_COUNT * N_DOCS };

@@ -239,8 +239,6 @@ static bool is_only_a_stranger(fixture *f, const char *name, const pl_pubkey *ke
            strstr(pl_last_error(), "lied") == NULL;
 }
 
-/* Three workers with the same name lied: two with keys, and one without. All three must
- * be fenced. A fourth worker of this name, with a different key, must not be. */
 PL_TEST(a_name_with_several_keys_is_fenced_for_each_of_them)
 {
     OWNED(close_job) fixture f;

@@ -247,8 +247,6 @@ PL_TEST(a_name_is_no_formula_and_no_second_column)
     assert_null(strchr(text, '\x1b'));
 }
 
-/* A history has at most PHASE_CELLS_MAX rows. If there are more phases, a row stands
- * for several phases and has their sums. */
 PL_TEST(a_long_history_is_thinned_and_loses_nothing)
 {
     enum { PHASES = 40000 };

@@ -257,8 +257,6 @@ static int count_in_status(const job *j, const char *text)
     return n;
 }
 
-/* During a flood of names from one key, one worker renews its lease, and another worker
- * gets tasks and returns them. */
 FIXTURE_TEST(thirty_thousand_names_of_one_key_change_nothing_for_others)
 {
     enum { NAMES = 30000, AT_ONCE = 300, MORE_KIB = 8 << 10 };

@@ -531,8 +531,6 @@ PL_TEST(states_that_muon_cannot_leave_are_refused)
     }
 }
 
-/* Shows that a residual of a lossy codec is refused if it is not finite, in each form
- * in which a residual can be sent. */
 PL_TEST(residuals_that_are_not_finite_are_refused)
 {
     static const pl_state_kind kinds[] = {PL_STATE_F32, PL_STATE_BF16, PL_STATE_I8};

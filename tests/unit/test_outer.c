@@ -333,8 +333,6 @@ PL_TEST(modules_are_classed_by_who_shares_them)
                      PL_CLASS_COMMON);
 }
 
-/* Shows that an arm is refused if a setting of its inner steps is impossible, and that
- * the error says so. */
 PL_TEST(an_impossible_inner_loop_is_refused)
 {
     static const struct {

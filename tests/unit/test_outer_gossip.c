@@ -256,8 +256,6 @@ static double mean_at(float vectors[][N], int k, size_t i)
     return sum / k;
 }
 
-/* Shows that the mean of all holders follows the heavy-ball equation for any matching:
- * some holders have no mate, and some pairs are split. */
 PL_TEST(mean_of_all_follows_heavy_ball_for_any_matching)
 {
     static holders h;

@@ -90,8 +90,6 @@ PL_TEST(contributions_out_of_range_are_ignored)
     end_page(&p, &h);
 }
 
-/* Shows that the history of many phases has a limited size and keeps their sums. A
- * phase with a very high number must not need much memory either. */
 PL_TEST(history_is_bounded_and_keeps_sums)
 {
     enum { PHASES = 100000 };
@@ -176,9 +174,6 @@ static void count_event(void *context, const page_event *e)
     *n += e->wall_ms > 0;
 }
 
-/* Shows that the page reads new lines of a log, and keeps a limited number of events. A
- * line is read only after its end was written. Bytes that are not an event are
- * ignored. */
 PL_TEST(logs_are_followed_and_bounded)
 {
     static const char line[] = "2026-11-25T07:53:26.977Z info hub worker.left n=1\n";
@@ -292,9 +287,6 @@ static pl_json *ask_for_lineage(page *p, pl_buf *text)
     return o;
 }
 
-/* Shows that the lineage of 10,000 versions of 32 shared modules needs few bytes and
- * little time. A node of the lineage may stand for several versions, but no version may
- * be lost. */
 PL_TEST(a_long_lineage_is_small_and_fast)
 {
     enum { VERSIONS = 10000, MODULES = 32 };

@@ -509,8 +509,6 @@ FIXTURE_TEST(news_and_what_workers_say_may_come_in_any_order)
     }
 }
 
-/* Shows that a report about the next phase prolongs the lease by as much as a report
- * about the phase of the path. */
 FIXTURE_TEST(lease_lives_for_what_was_said_last)
 {
     plan_task task;

@@ -86,8 +86,6 @@ PL_TEST(a_probability_is_a_ratio_of_smoothed_counts)
     assert_true(fabs(nats[1] + log((1.0 + 1.0) / (2.0 + 6.0))) < 1e-6);
 }
 
-/* Shows that the losses of a text's tokens add up to the nats of the text. For a list
- * of paths, the losses must be the same as for all paths. */
 PL_TEST(losses_add_up_to_nats)
 {
     enum { STRIDE = LEN + 2 };

@@ -252,9 +252,6 @@ PL_TEST(relay_says_that_its_home_is_away_and_that_it_is_back)
     assert_true(away && back);
 }
 
-/* Shows that a home does not count an update twice if it comes directly and also in a
- * sum. The update of path 1 is sent to the home before the relay sends a sum with
- * it. */
 PL_TEST(update_that_came_directly_is_not_counted_in_a_sum_again)
 {
     OWNED(close_near_job) near_job j;

@@ -290,8 +290,6 @@ PL_TEST(a_long_prompt_is_evidence)
     assert_int_equal(trace.spans[0].path, pl_least_evidence(evidence, PATHS));
 }
 
-/* Shows that the path is chosen only once if `every` exceeds the context length. Then
- * the text must be that of pl_generate with this path. */
 PL_TEST(a_path_that_is_chosen_once_writes_as_it_does_alone)
 {
     const int32_t prompt[] = {PL_TOKEN_BOS, 50, 60, 70, 80, 90, 100, 110};

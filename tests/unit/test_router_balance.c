@@ -93,9 +93,6 @@ PL_TEST(documents_that_are_alike_fill_one_path_and_no_more)
     assert_int_equal(n_over, 1);
 }
 
-/* Shows that weights limit the tokens of a path, and not its documents. Without
- * weights, the paths of the long documents get most of the tokens. With weights all
- * paths stay below the limit, so some of them have many more documents than others. */
 PL_TEST(weights_limit_tokens_and_not_documents)
 {
     enum { N = 1200, DIM = 8, CLOUDS = 6, PATHS = 6 };
@@ -119,9 +116,6 @@ PL_TEST(weights_limit_tokens_and_not_documents)
     assert_true(most > 1.2 * N / PATHS);
 }
 
-/* Shows that a document above the limit counts as one shard of mean size. The document
- * is as large as three such shards. Its path gets only few other documents, and no
- * other path exceeds the limit. */
 PL_TEST(a_document_beyond_the_limit_counts_as_a_mean_shard)
 {
     enum { N = 800, DIM = 6, PATHS = 8, HEAVY = 5 };
@@ -180,8 +174,6 @@ static void assert_fit(const float *points, size_t n, int dim,
     assert_same_bytes(bytes, *wanted);
 }
 
-/* Shows that a fit uses every k-th document if the memory is too small for all of
- * them. */
 PL_TEST(a_fit_in_bounded_memory_sees_every_kth_document)
 {
     enum { N = 1000, DIM = 6, PATHS = 4, STRIDE = 3, FEW = N / STRIDE };

@@ -179,8 +179,6 @@ PL_TEST(a_token_has_a_text_of_its_own)
     expect_token(half, "bytes:\\xc3");
 }
 
-/* Scores must be written as the four lists of OpenAI's API. The first token has null
- * instead of a score, and offsets count characters. */
 PL_TEST(scores_become_four_lists)
 {
     OWNED(pl_buf_destroy) pl_buf ids = {0}, out = {0};
