@@ -558,14 +558,8 @@ FIXTURE_TEST(unknown_names_are_told_to_the_asker)
 /* ---- hostile messages: the home must answer with an error and continue ---- */
 static void ask_raw(fixture *f, pl_message *q, pl_status want)
 {
-    OWNED(pl_wire_close) pl_socket *socket = NULL;
     OWNED(pl_message_destroy) pl_message a;
-    pl_message_init(&a, 0);
-    assert_ok(pl_wire_connect(f->home.address, &socket));
-    q->request = pl_wire_next_request();
-    q->epoch = UINT64_MAX; /* no hub is newer */
-    assert_int_equal(pl_wire_ask(socket, q, 500, 10000, &a), want);
-    pl_message_destroy(q);
+    assert_int_equal(ask_home(f->home.address, q, UINT64_MAX, &a), want);
 }
 
 FIXTURE_TEST(broken_submissions_of_every_kind_are_refused)

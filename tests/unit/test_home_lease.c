@@ -132,14 +132,10 @@ static pl_status say_hello(const pl_lease_secret *secret, int64_t epoch, int ttl
                            pl_msg_welcome_home *out)
 {
     OWNED(pl_message_destroy) pl_message q, a;
-    OWNED(pl_wire_close) pl_socket *socket = NULL;
     pl_message_init(&q, 0);
-    pl_message_init(&a, 0);
     PL_SAY(&q, HELLO, hello_home, .role = "hub", .ttl_ms = (uint64_t)ttl_ms,
            .secret = secret->bytes, .version = epoch);
-    q.request = pl_wire_next_request();
-    assert_ok(pl_wire_connect(job.home.address, &socket));
-    pl_status status = pl_wire_ask(socket, &q, 1000, 10000, &a);
+    pl_status status = ask_home(job.home.address, &q, 0, &a);
     if (status == PL_OK) {
         static uint8_t before[PL_HASH_BYTES];
         assert_ok(PL_HEAR(&a, welcome_home, out));
@@ -303,14 +299,8 @@ static pl_status end_path(pl_path_state state, pl_submit_result *result)
 FIXTURE_TEST(impossible_state_is_refused_and_a_second_one_is_another)
 {
     pl_submit_result result;
-    worker w = {.job = &job, .path = PATH};
-    for (int slot = 0; slot < N_SLOTS; slot++) {
-        char name[96], text[256];
-        OWNED(pl_buf_destroy) pl_buf bytes = {0};
-        pl_submission s;
-        fill(&w, job.client, slot, name, &bytes, &s);
-        assert_ok(pl_client_submit(job.client, &s, &result, text));
-    }
+    for (int slot = 0; slot < N_SLOTS; slot++)
+        assert_ok(submit_slot(&job, PATH, slot, 0, &result));
     const pl_path_state good = {.work.n_samples = pl_phase_samples(&job.arm),
                                 .work.loss = 1};
     pl_path_state bad = good;

@@ -15,9 +15,7 @@ static fixture *open_states(pl_method method, const char *codec)
     f->arm.outer.method.fragments = 1;
     f->arm.outer.method.overlap = 0;
     f->arm.outer.method.inner_steps = f->arm.inner.tau;
-    start_child(&f->home);
-    f->client = open_client(f->home.address);
-    publish(f);
+    start_job(f);
     return f;
 }
 

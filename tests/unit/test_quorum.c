@@ -11,9 +11,7 @@ static void open_quorum_job(fixture *f, double quorum, int deadline_ms)
     place_home(f, "f32");
     f->arm.outer.quorum = quorum;
     f->arm.outer.deadline_ms = deadline_ms;
-    start_child(&f->home);
-    f->client = open_client(f->home.address);
-    publish(f);
+    start_job(f);
 }
 
 /* 1 if another kind of device makes the updates, so that their bytes differ */
@@ -186,9 +184,7 @@ static void open_arrivals_job(fixture *f)
         f->arm.outer.momentum[c] = 0.5;
     }
     f->arm.outer.staleness = 1;
-    start_child(&f->home);
-    f->client = open_client(f->home.address);
-    publish(f);
+    start_job(f);
 }
 
 /* Under delayed-nesterov each arrival makes a version. The second phase is not taken
