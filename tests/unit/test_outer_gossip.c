@@ -451,31 +451,6 @@ PL_TEST(threads_and_blocks_do_not_change_a_meeting)
     }
 }
 
-PL_TEST(state_of_any_round_replays_bit_for_bit)
-{
-    static holders whole, saved;
-    int partner[HOLDERS_MAX];
-    for (uint64_t stop = 0; stop < 8; stop++) {
-        start(&whole, 5, 8, false);
-        for (uint64_t t = 0; t < 8; t++) {
-            if (t == stop) {
-                memcpy(saved.x, whole.x, sizeof whole.x);
-                memcpy(saved.v, whole.v, sizeof whole.v);
-                saved.k = whole.k;
-            }
-            match("mix/L1.E0", t, 5, partner);
-            draw_updates(&whole, 800 + 10 * t, 0.1f);
-            meet(&paper, &whole, partner, true);
-            if (t >= stop) {
-                draw_updates(&saved, 800 + 10 * t, 0.1f);
-                meet(&paper, &saved, partner, true);
-            }
-        }
-        assert_memory_equal(saved.x, whole.x, sizeof whole.x);
-        assert_memory_equal(saved.v, whole.v, sizeof whole.v);
-    }
-}
-
 /* ---- differences between the holders ---- */
 
 static pl_gossip_moments measure(holders *h)

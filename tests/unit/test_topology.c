@@ -23,8 +23,7 @@ static pl_topology_spec levels(const char *text)
 static pl_topology *make(const pl_shape *shape, const pl_topology_spec *spec)
 {
     pl_topology *t;
-    if (pl_topology_create(shape, spec, &t) != PL_OK)
-        fail_msg("%s", pl_last_error());
+    assert_ok(pl_topology_create(shape, spec, &t));
     return t;
 }
 
@@ -32,8 +31,7 @@ static pl_topology *make_preset(const char *name)
 {
     pl_shape shape;
     pl_topology_spec spec;
-    if (pl_preset(name, &shape, &spec) != PL_OK)
-        fail_msg("%s", pl_last_error());
+    assert_ok(pl_preset(name, &shape, &spec));
     return make(&shape, &spec);
 }
 
@@ -332,10 +330,8 @@ static void expect_refused(const pl_shape *shape, const pl_topology_spec *spec,
                            const char *word)
 {
     pl_topology *t;
-    assert_int_equal(pl_topology_create(shape, spec, &t), PL_ERR_CONFIG);
+    assert_fails(pl_topology_create(shape, spec, &t), PL_ERR_CONFIG, word);
     assert_null(t);
-    if (!strstr(pl_last_error(), word))
-        fail_msg("\"%s\" does not name %s", pl_last_error(), word);
 }
 
 PL_TEST(shapes_that_do_not_add_up_are_refused)
