@@ -18,6 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/support/key_edits.h"
 #include "tests/support/suite.h"
 
 enum {
@@ -43,11 +44,6 @@ static void no_refusal(const pl_refusal *refusal)
 static void no_trouble(const char *trouble)
 {
     (void)trouble;
-}
-
-static pl_status put_entry(pl_key_list *list, void *context)
-{
-    return pl_key_list_put(list, context);
 }
 
 static uint64_t resident_bytes(void)
