@@ -1,6 +1,7 @@
 /* folder: home; label: integration */
 #include "home/home_internal.h"
 #include "tests/support/relay_fixture.h"
+#include "tests/support/store_fixture.h"
 
 /* Tests what a home does with tasks that are drawn for an audit: nothing of them counts
  * before the verdict, also if the home is killed meanwhile; and a result that an audit
@@ -226,7 +227,6 @@ static void go_back_to(fixture *f, const char *copy, const char *ref)
     OWNED(pl_store_close) pl_store *store = NULL;
     pl_mirror_report report;
     OWNED(pl_buf_destroy) pl_buf dropped = {0};
-    pl_txn *txn = NULL;
     assert_ok(pl_store_open(f->home.target, PL_STORE_READ, &store));
     assert_ok(pl_store_get_ref(store, ref, &dropped));
     pl_store_close(&store);
@@ -234,9 +234,7 @@ static void go_back_to(fixture *f, const char *copy, const char *ref)
     assert_ok(pl_store_mirror(store, f->home.target, true, &report));
     pl_store_close(&store);
     assert_ok(pl_store_open(f->home.target, PL_STORE_WRITE, &store));
-    assert_ok(pl_txn_begin(store, &txn));
-    assert_ok(pl_txn_put_ref(txn, ref, pl_buf_text(&dropped)));
-    assert_ok(pl_txn_commit(&txn));
+    commit_ref(store, ref, pl_buf_text(&dropped));
 }
 
 static void copy_job(const fixture *f, const char *copy)
