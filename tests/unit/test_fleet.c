@@ -341,13 +341,12 @@ PL_TEST(slow_worker_never_makes_a_job_slower)
     uint64_t draws = 1000;
     OWNED(free_memory) job *j = pl_alloc(sizeof *j);
     for (int round = 0; round < 200; round++) {
-        machine m[WORKERS_MAX];
+        machine m[WORKERS_MAX] = {0};
         const bool own_keys = round % 2 == 0;
         const int n = 2 + draw(&draws, 3), slow = draw(&draws, n + 1);
         const int step_ms = 5 + draw(&draws, 60), link_ms = 20 + draw(&draws, 1000);
         const int times = 3 + draw(&draws, 20);
         double task_s = 0;
-        memset(m, 0, sizeof m);
         for (int i = 0; i < n; i++) {
             m[i] = (machine){.fetch_ms = link_ms + draw(&draws, 200),
                              .step_ms = step_ms + draw(&draws, 5),
