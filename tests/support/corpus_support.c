@@ -76,6 +76,19 @@ pl_status make_words_tokenizer(void **state, int vocab, pl_tokenizer **out)
     return status == PL_OK ? pl_tokenizer_load(in_scratch("words.model"), out) : status;
 }
 
+pl_tokenizer *word_tokenizer;
+
+int open_words(void **state)
+{
+    return make_words_tokenizer(state, WORD_VOCAB, &word_tokenizer) == PL_OK ? 0 : -1;
+}
+
+int close_words(void **state)
+{
+    pl_tokenizer_destroy(&word_tokenizer);
+    return remove_scratch(state);
+}
+
 int make_documents(void **state, int n)
 {
     OWNED(pl_buf_destroy) pl_buf lines = {0};

@@ -27,6 +27,12 @@ void make_words(uint64_t seed, size_t len, pl_buf *out);
  * make_words. */
 pl_status make_words_tokenizer(void **state, int vocab, pl_tokenizer **out);
 
+/* The same for a whole suite, with WORD_VOCAB tokens. */
+enum { WORD_VOCAB = 300 };
+extern pl_tokenizer *word_tokenizer;
+int open_words(void **state);
+int close_words(void **state);
+
 /* Makes the scratch folder, and in it corpus.jsonl with n documents of 1,500 bytes. One
  * third of them belong to the domain "third", the others to "even". */
 int make_documents(void **state, int n);

@@ -281,23 +281,17 @@ PL_TEST(packing_leaves_little_room_and_is_repeated_exactly)
 PL_TEST(a_sampler_without_targets_or_sense_is_refused)
 {
     pl_sampler *sampler;
-    pl_sampler_options good = {.context = T, .n_replicas = 2}, bad = good;
-    bad.skip_prefix = 100;
-    assert_fails(pl_sampler_create(tokens, &bad, &sampler), PL_ERR_DATA,
+    const pl_sampler_options none = {.context = T, .n_replicas = 2, .skip_prefix = 100},
+                             bad[] = {
+                                 {.context = T, .n_replicas = 2, .replica = 2},
+                                 {.n_replicas = 2},
+                                 {.context = T},
+                                 {.context = T, .n_replicas = 2, .skip_prefix = -1}};
+    assert_fails(pl_sampler_create(tokens, &none, &sampler), PL_ERR_DATA,
                  "prefix of 100");
     assert_null(sampler);
-    bad = good;
-    bad.replica = 2;
-    assert_int_equal(pl_sampler_create(tokens, &bad, &sampler), PL_ERR_ARG);
-    bad = good;
-    bad.context = 0;
-    assert_int_equal(pl_sampler_create(tokens, &bad, &sampler), PL_ERR_ARG);
-    bad = good;
-    bad.n_replicas = 0;
-    assert_int_equal(pl_sampler_create(tokens, &bad, &sampler), PL_ERR_ARG);
-    bad = good;
-    bad.skip_prefix = -1;
-    assert_int_equal(pl_sampler_create(tokens, &bad, &sampler), PL_ERR_ARG);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_int_equal(pl_sampler_create(tokens, &bad[i], &sampler), PL_ERR_ARG);
 }
 
 PL_TEST(a_blank_document_keeps_its_place_and_counts_nothing)
