@@ -49,6 +49,11 @@ typedef struct party {
     pl_socket *socket;
 } party;
 
+static inline void end_party(party *p)
+{
+    pl_wire_close(&p->socket);
+}
+
 typedef struct job {
     fixture f;
     child hub;

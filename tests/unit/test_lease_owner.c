@@ -75,11 +75,6 @@ static void release(const party *p, uint64_t token, uint64_t phase, const char *
     assert_int_equal(ask_plainly(p, &m), PL_MSG_OK);
 }
 
-static void end_party(party *p)
-{
-    pl_wire_close(&p->socket);
-}
-
 static int count_in_status(const job *j, const char *text)
 {
     pl_message m, a;

@@ -8,6 +8,7 @@
 
 #include <unistd.h>
 
+#include "tests/support/end_wire.h"
 #include "tests/support/suite.h"
 
 enum { TTL_MS = 400, PATIENCE_MS = 60000, TOKEN = 77 };
@@ -260,13 +261,6 @@ FIXTURE_TEST(removed_worker_says_goodbye)
     assert_int_equal(pl_field_count(&r, PL_TAG_TASK), 0);
     pl_thread_join(&s->thread);
     assert_ok(s->ended);
-}
-
-static int end_wire(void **state)
-{
-    (void)state;
-    pl_wire_shutdown();
-    return 0;
 }
 
 PL_SUITE(NULL, end_wire)
