@@ -448,10 +448,9 @@ FIXTURE_TEST(path_state_waits_for_the_updates_of_its_task)
 {
     size_t n = 2 * pl_topology_path_params(f->topology);
     OWNED(free_memory) float *moments = pl_alloc(n * sizeof *moments);
-    pl_path_state s, back;
+    pl_path_state s = {0}, back;
     pl_submit_result result;
     char text[256];
-    memset(&s, 0, sizeof s);
     pl_arm_path_name(&f->arm, f->topology, 1, 0, s.name);
     s.phase = 1;
     s.work.n_samples = 4;

@@ -45,10 +45,9 @@ static void send_updates(fixture *f)
 static pl_status end_phase_with(fixture *f, const float *values)
 {
     char text[256];
-    pl_path_state state;
+    pl_path_state state = {0};
     pl_submit_result result = PL_SUBMIT_REJECTED;
     const size_t n = pl_topology_path_params(f->topology);
-    memset(&state, 0, sizeof state);
     pl_copy_text(state.name, sizeof state.name, path_name);
     state.phase = 1;
     state.work.n_samples = pl_phase_samples(&f->arm);

@@ -356,8 +356,7 @@ FIXTURE_TEST(leases_that_run_out_bar_a_key_on_trial)
 
 FIXTURE_TEST(audit_that_is_held_for_ever_goes_to_another)
 {
-    hub_audit a;
-    memset(&a, 0, sizeof a);
+    hub_audit a = {0};
     pl_copy_text(a.row.path, sizeof a.row.path, "mix/p00.r0");
     a.lease = (plan_lease){.active = true, .token = 7, .worker = 1};
     f->h.audits = &a;

@@ -232,10 +232,9 @@ PL_TEST(update_of_other_samples_than_its_phase_is_rejected)
 
 PL_TEST(definition_keeps_its_quorum_and_others_are_as_they_were)
 {
-    fixture f;
+    fixture f = {0};
     OWNED(pl_buf_destroy) pl_buf with = {0}, without = {0};
     pl_arm again;
-    memset(&f, 0, sizeof f);
     define_arm(&f, "f32");
     pl_arm_encode(&f.arm, &without);
     f.arm.outer.quorum = 0.75;

@@ -147,9 +147,8 @@ static void run_task(void *context)
     pl_submit_result results[N_SLOTS + 1];
     size_t n = 2 * pl_topology_path_params(f->topology);
     OWNED(free_memory) float *moments = pl_alloc(n * sizeof *moments);
-    pl_path_state path;
+    pl_path_state path = {0};
     OWNED(pl_client_destroy) pl_client *client = open_client(w->address);
-    memset(&path, 0, sizeof path);
     pl_arm_path_name(&f->arm, f->topology, w->path, 0, path.name);
     path.phase = 1;
     path.work.n_samples = pl_phase_samples(&f->arm);

@@ -178,7 +178,8 @@ PL_TEST(a_fit_in_bounded_memory_sees_every_kth_document)
 {
     enum { N = 1000, DIM = 6, PATHS = 4, STRIDE = 3, FEW = N / STRIDE };
     double sum, few_weights[FEW];
-    float *points = make_clouds(N, DIM, PATHS, 3.0f), few[FEW * DIM];
+    float few[FEW * DIM];
+    OWNED(free_memory) float *points = make_clouds(N, DIM, PATHS, 3.0f);
     OWNED(free_memory) double *weights = make_weights(N, PATHS, &sum);
     for (size_t i = 0; i < FEW; ++i) {
         memcpy(few + i * DIM, points + i * STRIDE * DIM, DIM * sizeof *few);
@@ -197,16 +198,13 @@ PL_TEST(a_fit_in_bounded_memory_sees_every_kth_document)
         pl_router *router = fit(i < 3 ? points : few, i < 3 ? N : FEW, DIM, &options);
         router_bytes(router, &bytes[i]);
     }
-    for (int i = 1; i < 4; i += 2) {
-        assert_int_equal(bytes[i].len, bytes[i - 1].len);
-        assert_memory_equal(bytes[i].data, bytes[i - 1].data, bytes[i].len);
-    }
+    for (int i = 1; i < 4; i += 2)
+        assert_same_bytes(bytes[i], bytes[i - 1]);
     assert_memory_not_equal(bytes[0].data, bytes[2].data, bytes[0].len);
     options.memory = 1; /* even this fit has at least one document per path */
     assert_true(N / pl_router_stride(&options, N, DIM) >= PATHS);
     for (int i = 0; i < 4; ++i)
         pl_buf_destroy(&bytes[i]);
-    free(points);
 }
 
 /* Shows that equal weights give the same router as no weights, because only the

@@ -287,12 +287,11 @@ static void be_silent(int port, pid_t server)
 
 static int server_with_few_files(int ready, int done)
 {
-    fixture f;
+    fixture f = {0};
     pl_address at;
     char byte = 0;
     int n_served = 0;
     struct rlimit few = {FEW_FILES, FEW_FILES};
-    memset(&f, 0, sizeof f);
     if (setrlimit(RLIMIT_NOFILE, &few) != 0)
         return 3;
     open_server(&f);
