@@ -46,3 +46,13 @@ void add_ok(const pl_buf *m, size_t n, float weight, float *sum)
     assert_int_equal(pl_codec_add(m->data, m->len, n, weight, sum, &norm), PL_OK);
     assert_true(norm == validated);
 }
+
+float *sent_update(const pl_codec_options *o, const pl_codec_round *round,
+                   const float *x, size_t n, float *left)
+{
+    OWNED(pl_buf_destroy) pl_buf m = {0};
+    float *sum = zeros(n + 1);
+    encode_all(o, round, x, n, left, &m);
+    add_ok(&m, n, 1.0f, sum);
+    return sum;
+}

@@ -22,3 +22,7 @@ void encode_all(const pl_codec_options *o, const pl_codec_round *round, const fl
                 size_t n, float *left, pl_buf *out);
 
 void add_ok(const pl_buf *m, size_t n, float weight, float *sum);
+
+/* Encodes and decodes an update. Returns what arrives: n values, to free. */
+float *sent_update(const pl_codec_options *o, const pl_codec_round *round,
+                   const float *x, size_t n, float *left);

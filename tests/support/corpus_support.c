@@ -1,41 +1,6 @@
 /* Defines the functions of corpus_support.h. */
 #include "tests/support/corpus_support.h"
 
-char scratch[64];
-
-int make_scratch(void **state)
-{
-    (void)state;
-    strcpy(scratch, "/tmp/pl_corpus_XXXXXX");
-    return mkdtemp(scratch) ? 0 : -1;
-}
-
-int remove_scratch(void **state)
-{
-    (void)state;
-    return pl_remove_tree(scratch) == PL_OK ? 0 : -1;
-}
-
-const char *in_scratch(const char *name)
-{
-    static char paths[8][PL_PATH_MAX];
-    static int turn;
-    return pl_join(paths[turn++ % 8], scratch, name);
-}
-
-void write_bytes(const char *name, const void *data, size_t len)
-{
-    FILE *file = fopen(in_scratch(name), "wb");
-    assert_non_null(file);
-    assert_int_equal(fwrite(data, 1, len, file), len);
-    assert_int_equal(fclose(file), 0);
-}
-
-void write_text(const char *name, const char *text)
-{
-    write_bytes(name, text, strlen(text));
-}
-
 void put_le(pl_buf *buf, uint64_t value, int bytes)
 {
     for (int i = 0; i < bytes; i++) {
@@ -109,6 +74,19 @@ pl_status make_words_tokenizer(void **state, int vocab, pl_tokenizer **out)
     pl_status status =
         pl_tokenizer_train(texts, &text.len, 1, vocab, 1, in_scratch("words.model"));
     return status == PL_OK ? pl_tokenizer_load(in_scratch("words.model"), out) : status;
+}
+
+pl_tokenizer *word_tokenizer;
+
+int open_words(void **state)
+{
+    return make_words_tokenizer(state, WORD_VOCAB, &word_tokenizer) == PL_OK ? 0 : -1;
+}
+
+int close_words(void **state)
+{
+    pl_tokenizer_destroy(&word_tokenizer);
+    return remove_scratch(state);
 }
 
 int make_documents(void **state, int n)

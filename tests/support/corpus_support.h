@@ -1,27 +1,12 @@
-/* Shared by the corpus tests: a scratch folder, and functions that write token files in
- * the format of docs/PROTOCOL.md, section 5. These functions do not use the code under
- * test. */
+/* Shared by the corpus tests: functions that write token files in the format of
+ * docs/PROTOCOL.md, section 5. These functions do not use the code under test. */
 #pragma once
 #include "corpus/corpus.h"
 #include <stdlib.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "tests/support/suite.h"
-
-extern char scratch[64]; /* the scratch folder of this process */
-
-int make_scratch(void **state);
-
-int remove_scratch(void **state);
-
-/* Returns the path of `name` in the scratch folder. The eighth call after this one
- * overwrites the path. */
-const char *in_scratch(const char *name);
-
-void write_bytes(const char *name, const void *data, size_t len);
-
-void write_text(const char *name, const char *text);
+#include "tests/support/scratch.h"
 
 void put_le(pl_buf *buf, uint64_t value, int bytes);
 
@@ -41,6 +26,12 @@ void make_words(uint64_t seed, size_t len, pl_buf *out);
 /* Makes the scratch folder, and trains a tokenizer with `vocab` tokens on the text of
  * make_words. */
 pl_status make_words_tokenizer(void **state, int vocab, pl_tokenizer **out);
+
+/* The same for a whole suite, with WORD_VOCAB tokens. */
+enum { WORD_VOCAB = 300 };
+extern pl_tokenizer *word_tokenizer;
+int open_words(void **state);
+int close_words(void **state);
 
 /* Makes the scratch folder, and in it corpus.jsonl with n documents of 1,500 bytes. One
  * third of them belong to the domain "third", the others to "even". */

@@ -130,10 +130,7 @@ void restart_child(child *c)
 
 void define_grid(pl_arm *arm, const char *codec)
 {
-    memset(arm, 0, sizeof *arm);
-    pl_copy_text(arm->name, sizeof arm->name, "mix");
-    arm->shape = tiny_shape(2);
-    arm->spec = (pl_topology_spec){.n_levels = 2, .experts = {2, 2}, .replicas = 1};
+    tiny_arm(arm, 2, 2, 2, 5);
     arm->inner = (pl_inner){.batch = 2,
                             .context = 16,
                             .tau = 2,
@@ -150,7 +147,6 @@ void define_grid(pl_arm *arm, const char *codec)
     arm->outer.method = pl_method_defaults(PL_METHOD_DILOCO);
     pl_copy_text(arm->outer.codec_name, sizeof arm->outer.codec_name, codec);
     assert_int_equal(pl_codec_options_default(codec, &arm->outer.codec), PL_OK);
-    tiny_shards(arm, PATHS);
     for (int p = 0; p < PATHS; p++)
         arm->weights[p] = 1;
 }

@@ -4,6 +4,7 @@
 #pragma once
 #include "home/home.h"
 #include "workers/workers.h"
+#include "tests/support/key_edits.h"
 #include "tests/support/relay_fixture.h"
 
 enum { TTL = 60000, SHORT_TTL = 2000 }; /* how long a lease lasts, in ms */
@@ -48,6 +49,11 @@ typedef struct party {
     pl_socket *socket;
 } party;
 
+static inline void end_party(party *p)
+{
+    pl_wire_close(&p->socket);
+}
+
 typedef struct job {
     fixture f;
     child hub;
@@ -55,11 +61,6 @@ typedef struct job {
     uint64_t token; /* token of the holder's lease */
     char task[PL_MODULE_NAME_MAX];
 } job;
-
-static pl_status put_entry(pl_key_list *list, void *context)
-{
-    return pl_key_list_put(list, context);
-}
 
 static void allow(job *j, const party *p)
 {

@@ -6,17 +6,22 @@ pl_lease_secret home_secret;
 static char homes[PL_HOMES_MAX][PL_ADDRESS_MAX];
 static int n_homes;
 
-static pl_status ask_home_as_hub(const char *home, pl_message *q)
+pl_status ask_home(const char *home, pl_message *q, uint64_t epoch, pl_message *answer)
 {
     OWNED(pl_wire_close) pl_socket *socket = NULL;
-    OWNED(pl_message_destroy) pl_message a;
-    pl_message_init(&a, 0);
+    pl_message_init(answer, 0);
     q->request = pl_wire_next_request();
-    q->epoch = UINT64_MAX; /* no hub is newer */
+    q->epoch = epoch;
     assert_int_equal(pl_wire_connect(home, &socket), PL_OK);
-    pl_status status = pl_wire_ask(socket, q, 500, 60000, &a);
+    pl_status status = pl_wire_ask(socket, q, 500, 60000, answer);
     pl_message_destroy(q);
     return status;
+}
+
+static pl_status ask_home_as_hub(const char *home, pl_message *q)
+{
+    OWNED(pl_message_destroy) pl_message a;
+    return ask_home(home, q, UINT64_MAX, &a); /* no hub is newer */
 }
 
 static void say_hello(const char *home)

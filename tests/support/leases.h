@@ -7,6 +7,10 @@
 
 extern pl_lease_secret home_secret; /* set by tell_secret */
 
+/* Sends `q` to a home as a hub with this epoch (UINT64_MAX: none is newer) and destroys
+ * it. The caller destroys the answer. */
+pl_status ask_home(const char *home, pl_message *q, uint64_t epoch, pl_message *answer);
+
 /* Tells the secret to a home, which is from now on the only one that is told of leases.
  * tell_secret_also adds a home. */
 void tell_secret(const char *home);

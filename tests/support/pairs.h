@@ -72,3 +72,12 @@ static inline void for_each_backend(void (*check)(const pair *p))
         pl_backend_close(&p.be[1]);
     }
 }
+
+/* A test of the parameter `p`, which runs for every backend. */
+#define PAIR_TEST(name)                                                                \
+    static void name##_of(const pair *p);                                              \
+    PL_TEST(name)                                                                      \
+    {                                                                                  \
+        for_each_backend(name##_of);                                                   \
+    }                                                                                  \
+    static void name##_of(const pair *p)

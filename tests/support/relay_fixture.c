@@ -24,14 +24,19 @@ void place_home(fixture *f, const char *codec)
     define_arm(f, codec);
 }
 
+void start_job(fixture *f)
+{
+    start_child(&f->home);
+    f->client = open_client(f->home.address);
+    publish(f);
+}
+
 void open_job(fixture *f, const char *codec)
 {
     place_home(f, codec);
     name_child(&f->relay, f->dir, "relay", "relay.address");
     name_child(&f->second, f->dir, "relay", "second.address");
-    start_child(&f->home);
-    f->client = open_client(f->home.address);
-    publish(f);
+    start_job(f);
 }
 
 void start_relay(child *c, const char *home, int expect, int wait_ms)
@@ -88,6 +93,38 @@ void fill(const worker *w, pl_client *client, int slot, char name[96], pl_buf *b
     pl_copy_text(s->contribution.device, PL_TEXT_MAX, "d");
     pl_copy_text(s->contribution.codec, 16, f->arm.outer.codec_name);
     lease_for(client, &f->arm, &s->contribution, 0);
+}
+
+pl_status submit_slot(fixture *f, int path, int slot, uint64_t token,
+                      pl_submit_result *result)
+{
+    worker w = {.job = f, .path = path};
+    char name[96], text[256];
+    OWNED(pl_buf_destroy) pl_buf bytes = {0};
+    pl_submission s;
+    *result = PL_SUBMIT_REJECTED;
+    fill(&w, f->client, slot, name, &bytes, &s);
+    s.contribution.token = token;
+    lease_for(f->client, &f->arm, &s.contribution, 0);
+    return pl_client_submit(f->client, &s, result, text);
+}
+
+pl_status submit_state(fixture *f, int path, int64_t phase, float v, uint64_t token,
+                       pl_submit_result *result)
+{
+    char text[256];
+    pl_path_state state = {.phase = phase + 1};
+    size_t n = pl_topology_path_params(f->topology);
+    uint64_t bytes = pl_path_state_bytes(&f->arm, n);
+    OWNED(free_memory) float *moments = pl_alloc((size_t)bytes + 1);
+    for (size_t i = n; i < bytes / sizeof *moments; i++)
+        moments[i] = v;
+    *result = PL_SUBMIT_REJECTED;
+    pl_arm_path_name(&f->arm, f->topology, path, 0, state.name);
+    state.work.n_samples = (uint64_t)(phase + 1) * pl_phase_samples(&f->arm);
+    pl_lease lease = lease_of(&f->arm, path, phase, token);
+    act_under(f->client, &f->arm, &lease);
+    return send_state(f->client, &state, moments, bytes, result, text);
 }
 
 void run_worker(void *context)

@@ -24,6 +24,9 @@ void publish(fixture *f);
  * the arm. Starts no process. */
 void place_home(fixture *f, const char *codec);
 
+/* Starts the home, and publishes the arm, which a test may have changed. */
+void start_job(fixture *f);
+
 void open_job(fixture *f, const char *codec);
 
 void start_relay(child *c, const char *home, int expect, int wait_ms);
@@ -47,6 +50,14 @@ void encode(const worker *w, int slot, double norm, pl_buf *out);
 
 void fill(const worker *w, pl_client *client, int slot, char name[96], pl_buf *bytes,
           pl_submission *s);
+
+/* Submits the update of a slot in phase 0 of a path, under a lease with this token. */
+pl_status submit_slot(fixture *f, int path, int slot, uint64_t token,
+                      pl_submit_result *result);
+
+/* Ends a phase of the path with a state whose second moments are `v`. */
+pl_status submit_state(fixture *f, int path, int64_t phase, float v, uint64_t token,
+                       pl_submit_result *result);
 
 void run_worker(void *context);
 

@@ -1,6 +1,7 @@
 /* Tests of the model start from a "rig": a model of one tiny path on the reference
  * backend. */
 #pragma once
+#include "tests/support/shape.h"
 #include "tests/support/naive.h"
 #include <stdio.h>
 
@@ -22,17 +23,8 @@ typedef struct rig {
     float *params; /* the parameters that the model has loaded */
 } rig;
 
-static const pl_shape tiny = {.vocab = 13,
-                              .width = 10,
-                              .n_heads = 4,
-                              .n_kv_heads = 2,
-                              .head_size = 4,
-                              .ffn = 14,
-                              .n_blocks = 2,
-                              .context = 8,
-                              .tied = true,
-                              .rope_theta = 100.0,
-                              .norm_eps = 1e-5};
+static const pl_shape tiny =
+    SHAPE(13, 10, 4, 2, 4, 14, 2, 8, .tied = true, .rope_theta = 100.0);
 
 /* Loads random parameters that are larger than those of a real training, so that a
  * wrong term of a gradient makes a large error. */

@@ -140,3 +140,39 @@ bool blob_holds(pl_store *store, const pl_hash *blob, uint64_t seed, size_t n)
            pl_store_read_blob(store, blob, 0, n, got) == PL_OK &&
            memcmp(expected, got, n) == 0;
 }
+
+void commit_ref(pl_store *store, const char *name, const char *target)
+{
+    pl_txn *txn = begin(store);
+    assert_ok(pl_txn_put_ref(txn, name, target));
+    assert_ok(pl_txn_commit(&txn));
+}
+
+void assert_ref(pl_store *store, const char *name, const char *expected)
+{
+    OWNED(pl_buf_destroy) pl_buf target = {0};
+    const pl_status status = pl_store_get_ref(store, name, &target);
+    assert_int_equal(status, expected ? PL_OK : PL_ERR_NOT_FOUND);
+    if (expected)
+        assert_string_equal(pl_buf_text(&target), expected);
+}
+
+void put_object(pl_txn *txn, const char *name, const void *bytes, size_t n)
+{
+    pl_hash blob;
+    assert_ok(pl_txn_put_blob(txn, bytes, n, &blob));
+    assert_ok(pl_txn_put_object(txn, name, &blob));
+}
+
+static void print_problem(void *context, const char *sentence)
+{
+    (void)context;
+    print_error("%s\n", sentence);
+}
+
+void assert_whole(pl_store *store)
+{
+    pl_audit_report report;
+    assert_ok(pl_store_audit(store, true, print_problem, NULL, &report));
+    assert_int_equal(report.n_problems, 0);
+}

@@ -40,4 +40,19 @@ pl_txn *begin(pl_store *store);
 void commit_version(pl_store *store, const char *module, uint64_t number, uint64_t seed,
                     size_t n);
 
+/* Commits a reference in a separate transaction. */
+void commit_ref(pl_store *store, const char *name, const char *target);
+
+/* Checks what the reference says; NULL: there is no such reference. */
+void assert_ref(pl_store *store, const char *name, const char *expected);
+
+/* Puts the bytes as a blob, and an object that names it. */
+void put_object(pl_txn *txn, const char *name, const void *bytes, size_t n);
+
 bool blob_holds(pl_store *store, const pl_hash *blob, uint64_t seed, size_t n);
+
+/* Checks that an audit of all bytes finds no problem; prints those that it finds. */
+void assert_whole(pl_store *store);
+
+/* A test in a folder of its own, whose path is *state. */
+#define STORE_TEST(name) PL_TEST_WITH(name, make_folder, drop_folder)

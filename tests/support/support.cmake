@@ -1,6 +1,6 @@
 # Compiles the fixtures once, as a library. All tests link with it.
 if(PL_ONLY_MODULES)
-  set(support_sources naive.c pairs.c rig.c suite.c)
+  set(support_sources naive.c pairs.c rig.c scratch.c suite.c)
   list(TRANSFORM support_sources PREPEND ${CMAKE_CURRENT_LIST_DIR}/)
 else()
   file(GLOB support_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/*.c)

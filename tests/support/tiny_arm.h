@@ -5,6 +5,11 @@
 
 pl_shape tiny_shape(int n_blocks);
 
+/* Makes an arm "mix" of a tiny_shape with two levels of a and b experts and one
+ * replica. A task has 12 steps with a batch of 2 windows of 16 tokens. Its weights are
+ * 0. */
+void tiny_arm(pl_arm *arm, int n_blocks, int a, int b, int n_phases);
+
 /* Allocates the shards and weights of n paths, filled with zeros. pl_arm_clear frees
  * them. */
 void tiny_shards(pl_arm *arm, int n);

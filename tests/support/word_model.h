@@ -4,7 +4,6 @@
 #include "serve/serve.h"
 #include "tests/support/corpus_support.h"
 
-enum { WORD_VOCAB = 300 };
 extern pl_topology *topology;
 extern pl_backend *backend;
 extern pl_model *model;
@@ -13,6 +12,16 @@ extern pl_model *model;
 void open_word_model(const char *name, const char *precision, int context);
 
 void close_word_model(void);
+
+/* Stores version `number` of module m. The parameters depend only on m and `seed`. */
+void put_word_module(pl_mixture *mix, int m, uint64_t number, uint64_t seed);
+
+/* Makes the scratch folder, and in it the store of a 2x2 mixture with version 0 of all
+ * modules, made with seed 7. Blocks that mix->arm.spec calls private are so. Returns
+ * whether it could. */
+bool open_word_mixture(void **state, pl_mixture *mix, int context);
+
+int close_word_mixture(void **state, pl_mixture *mix);
 
 /* What a request was told. A request has the functions below and this as its context.
  */
@@ -27,5 +36,15 @@ pl_status tell_text(void *context, const char *text, size_t len);
 pl_status tell_score(void *context, const pl_token_score *score);
 void tell_done(void *context, pl_status status, const pl_generate_result *r);
 
+/* Returns a request that tells `t`, also the score of each token. */
+pl_batch_request told_request(told *t, const int32_t *prompt, int n_prompt,
+                              const pl_generate_options *options);
+
+/* Checks that two requests were told the same number of tokens, text and scores. */
+void assert_same_told(told *a, told *b);
+
 /* Frees what it was told. */
 void told_clear(told *t);
+
+/* Takes steps until no request is left. */
+void run_batch(pl_batch *batch);

@@ -31,12 +31,8 @@ static inline int setup(void **state)
     pl_hash blob;
     fixture *f = pl_alloc(sizeof *f);
     memset(f, 0, sizeof *f);
-    memset(&arm, 0, sizeof arm);
-    pl_copy_text(arm.name, sizeof arm.name, "mix");
-    arm.shape = tiny_shape(2);
-    arm.spec = (pl_topology_spec){.n_levels = 2, .experts = {2, 2}, .replicas = 1};
-    arm.inner = (pl_inner){.batch = 2, .context = 16, .tau = STEPS, .phases = 3};
-    tiny_shards(&arm, 4);
+    tiny_arm(&arm, 2, 2, 2, 3);
+    arm.inner.tau = STEPS;
     pl_hash_of("blob", "x", 1, &blob);
     f->options = (pl_hub_options){.backup = PL_BACKUP_AUTO, .ttl_ms = TTL};
     f->h.options = &f->options;

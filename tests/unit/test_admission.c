@@ -8,23 +8,13 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "tests/support/suite.h"
+#include "tests/support/key_edits.h"
+#include "tests/support/scratch.h"
 
 typedef struct fixture {
-    char folder[32], list[64];
+    char list[80];
     pl_key_entry pool; /* an invitation for five keys */
 } fixture;
-
-static pl_status put_entry(pl_key_list *list, void *context)
-{
-    return pl_key_list_put(list, context);
-}
-
-static pl_status revoke_key(pl_key_list *list, void *context)
-{
-    return pl_key_list_revoke(list, context) ? PL_OK
-                                             : pl_fail(PL_ERR_NOT_FOUND, "gone");
-}
 
 static pl_pubkey a_key(void)
 {
@@ -36,9 +26,8 @@ static pl_pubkey a_key(void)
 static int set_up(void **state)
 {
     fixture *f = pl_alloc(sizeof *f);
-    snprintf(f->folder, sizeof f->folder, "/tmp/pl-admission-XXXXXX");
-    assert_non_null(mkdtemp(f->folder));
-    snprintf(f->list, sizeof f->list, "%s/allow", f->folder);
+    assert_int_equal(make_scratch(NULL), 0);
+    pl_copy_text(f->list, sizeof f->list, in_scratch("allow"));
     f->pool = (pl_key_entry){.key = a_key(),
                              .role = PL_AS_INVITE,
                              .grants = PL_AS_WORKER,
@@ -51,9 +40,8 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    OWNED(free_memory) fixture *f = *state;
-    assert_ok(pl_remove_tree(f->folder));
-    return 0;
+    pl_free(*state);
+    return remove_scratch(NULL);
 }
 
 static pl_status enrol(const fixture *f, const pl_pubkey *key, const char *name)
@@ -93,10 +81,9 @@ WITH_LIST(no_refusal_tells_a_path_of_this_machine)
 {
     pl_key_role role;
     pl_pubkey key = a_key();
-    char list[64];
-    snprintf(list, sizeof list, "%.40s/none/allow", f->folder);
-    assert_int_equal(pl_admission_enrol(list, &f->pool.key, &key, "w", &role),
-                     PL_ERR_BUSY);
+    assert_int_equal(
+        pl_admission_enrol(in_scratch("none/allow"), &f->pool.key, &key, "w", &role),
+        PL_ERR_BUSY);
     assert_null(strchr(pl_last_error(), '/'));
 }
 

@@ -33,12 +33,8 @@ static int setup(void **state)
 {
     fixture *f = pl_alloc(sizeof *f);
     pl_arm *a = &f->arm;
-    pl_copy_text(a->name, sizeof a->name, "mix");
-    a->shape = tiny_shape(4);
-    a->spec = (pl_topology_spec){.n_levels = 2, .experts = {2, 2}, .replicas = 1};
-    a->inner = (pl_inner){.batch = 2, .context = 16, .tau = 12, .phases = PHASES};
+    tiny_arm(a, 4, 2, 2, PHASES);
     a->outer.method = pl_method_defaults(PL_METHOD_DILOCO);
-    tiny_shards(a, PATHS);
     for (int p = 0; p < PATHS; p++)
         f->draws[p] = PHASES;
     *state = f;

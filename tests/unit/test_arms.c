@@ -11,14 +11,11 @@ enum { PATHS = 4, TAU = 50, PHASES = 20, BASE_STEPS = 1000 };
 
 static pl_run r;
 
-static pl_inner inner_of(const char *name, pl_arm *arm)
-{
-    assert_ok(run_arm(&r, name, arm));
-    return arm->inner;
-}
+static pl_arm arm;
 
 /* Makes the run `r` from the preset `laptop` with four paths, the settings below, and
- * then `more`: texts KEY=VALUE, ended by NULL. */
+ * then the given texts KEY=VALUE. An earlier run ends. */
+#define CONFIGURE(...) configure((const char *const[]){__VA_ARGS__, NULL})
 static void configure(const char *const *more)
 {
     const char *sets[16] = {"train.base_steps=1000", "train.tau=50", "train.phases=20",
@@ -28,12 +25,30 @@ static void configure(const char *const *more)
     int n = 5;
     while (*more)
         sets[n++] = *more++;
+    pl_topology_destroy(&r.topology);
     memset(&r, 0, sizeof r);
     assert_ok(config_build(NULL, sets, n, &r.cfg));
     assert_ok(config_shape(&r.cfg, &shape));
     assert_ok(config_spec(&r.cfg, &spec));
     assert_ok(pl_topology_create(&shape, &spec, &r.topology));
 }
+
+/* Makes `arm` the named arm of the run. */
+static pl_inner inner_of(const char *name)
+{
+    pl_arm_clear(&arm);
+    assert_ok(run_arm(&r, name, &arm));
+    return arm.inner;
+}
+
+static int end_run(void **state)
+{
+    (void)state;
+    pl_arm_clear(&arm);
+    pl_topology_destroy(&r.topology);
+    return 0;
+}
+PL_SUITE(NULL, end_run)
 
 static double rate_at(const pl_inner *in, int64_t step)
 {
@@ -48,16 +63,13 @@ PL_TEST(every_arm_goes_on_where_the_base_model_stopped)
 {
     static const char *const arms[] = {"mix", "dense", "diloco", "dense-eq",
                                        "dense-batch"};
-    const char *const sets[] = {"train.schedule=wsd", "train.base_replicas=1", NULL};
-    pl_arm arm;
-    configure(sets);
-    pl_inner base = inner_of("base", &arm);
+    CONFIGURE("train.schedule=wsd", "train.base_replicas=1");
+    pl_inner base = inner_of("base");
     assert_int_equal((int64_t)base.tau * base.phases, BASE_STEPS);
     assert_true(rate_at(&base, 0) < 1e-4);
     assert_true(rate_at(&base, BASE_STEPS - 1) == 1e-3);
-    pl_arm_clear(&arm);
     for (size_t i = 0; i < sizeof arms / sizeof *arms; i++) {
-        pl_inner in = inner_of(arms[i], &arm);
+        pl_inner in = inner_of(arms[i]);
         int64_t steps = (int64_t)in.tau * in.phases;
         bool equal = strcmp(arms[i], "dense-eq") == 0;
         double peak = strcmp(arms[i], "dense-batch") == 0 ? 2e-3 : 1e-3;
@@ -68,9 +80,7 @@ PL_TEST(every_arm_goes_on_where_the_base_model_stopped)
         assert_true(fabs(rate_at(&in, steps - in.decay) - peak) < 1e-12);
         assert_true(fabs(rate_at(&in, steps - in.decay / 2) - peak / 2) < 1e-12);
         assert_true(rate_at(&in, steps) == 0);
-        pl_arm_clear(&arm);
     }
-    pl_topology_destroy(&r.topology);
 }
 
 PL_TEST(the_outer_step_settles_while_the_rate_decays)
@@ -81,16 +91,13 @@ PL_TEST(the_outer_step_settles_while_the_rate_decays)
     const char *const *const cases[] = {sets, off, cosine};
     const int64_t settle[] = {8, 0, 0};
     for (int i = 0; i < 3; i++) {
-        OWNED(pl_arm_clear) pl_arm arm;
         configure(cases[i]);
-        (void)inner_of("mix", &arm);
+        (void)inner_of("mix");
         assert_int_equal(arm.outer.schedule.phases, PHASES);
         assert_int_equal(arm.outer.schedule.settle, settle[i]);
-        pl_arm_clear(&arm);
-        (void)inner_of("diloco", &arm);
+        (void)inner_of("diloco");
         assert_int_equal(arm.outer.schedule.settle, settle[i]);
         assert_int_equal(arm.spec.replicas, PATHS);
-        pl_topology_destroy(&r.topology);
     }
 }
 
@@ -99,21 +106,16 @@ PL_TEST(the_outer_step_settles_while_the_rate_decays)
  * without momentum. A later arm counts its first step from the steps of one replica. */
 PL_TEST(replicas_divide_the_base_model)
 {
-    const char *const sets[] = {"train.base_replicas=3", "train.schedule=wsd",
-                                "outer.quorum=0.5", NULL};
-    OWNED(pl_arm_clear) pl_arm arm;
-    configure(sets);
-    pl_inner base = inner_of("base", &arm);
+    CONFIGURE("train.base_replicas=3", "train.schedule=wsd", "outer.quorum=0.5");
+    pl_inner base = inner_of("base");
     assert_int_equal(arm.spec.replicas, 3);
     assert_int_equal(base.tau, 10);
     assert_int_equal(base.phases, 34); /* at least 1000 / 3 steps */
     assert_true(arm.outer.quorum == 0);
     for (int c = 0; c < PL_CLASS_COUNT; c++)
         assert_true(arm.outer.lr[c] == 1 && arm.outer.momentum[c] == 0);
-    pl_arm_clear(&arm);
-    assert_int_equal(inner_of("mix", &arm).first_step, 340);
+    assert_int_equal(inner_of("mix").first_step, 340);
     assert_int_equal(arm.inner.tau, TAU);
-    pl_topology_destroy(&r.topology);
 }
 
 PL_TEST(replicas_of_the_base_model_take_larger_steps)
@@ -121,31 +123,21 @@ PL_TEST(replicas_of_the_base_model_take_larger_steps)
     static const char *const replicas[] = {
         "train.base_replicas=1", "train.base_replicas=2", "train.base_replicas=16"};
     static const double times[] = {1, 1.4142135623730951, 2};
-    OWNED(pl_arm_clear) pl_arm arm;
     for (int i = 0; i < 3; i++) {
-        const char *const sets[] = {replicas[i], NULL};
-        configure(sets);
-        assert_true(fabs(inner_of("base", &arm).lr / 1e-3 - times[i]) < 1e-12);
-        pl_arm_clear(&arm);
-        assert_true(inner_of("mix", &arm).lr == 1e-3);
-        pl_arm_clear(&arm);
-        pl_topology_destroy(&r.topology);
+        CONFIGURE(replicas[i]);
+        assert_true(fabs(inner_of("base").lr / 1e-3 - times[i]) < 1e-12);
+        assert_true(inner_of("mix").lr == 1e-3);
     }
-    const char *const given[] = {"train.base_replicas=4", "train.base_lr=5e-4", NULL};
-    configure(given);
-    assert_true(inner_of("base", &arm).lr == 5e-4);
-    pl_topology_destroy(&r.topology);
+    CONFIGURE("train.base_replicas=4", "train.base_lr=5e-4");
+    assert_true(inner_of("base").lr == 5e-4);
 }
 
 PL_TEST(a_phase_shorter_than_ten_steps_is_that_of_the_replicas_too)
 {
-    const char *const sets[] = {"train.base_replicas=3", "train.tau=4", NULL};
-    OWNED(pl_arm_clear) pl_arm arm;
-    configure(sets);
-    const pl_inner base = inner_of("base", &arm);
+    CONFIGURE("train.base_replicas=3", "train.tau=4");
+    const pl_inner base = inner_of("base");
     assert_int_equal(base.tau, 4);
     assert_int_equal(base.phases, 84);
-    pl_topology_destroy(&r.topology);
 }
 
 /* Replicas are merged often, so their updates are encoded as those of the paths. A base
@@ -155,11 +147,8 @@ PL_TEST(replicas_of_the_base_model_send_what_paths_send)
     static const char *const replicas[] = {"train.base_replicas=1",
                                            "train.base_replicas=3"};
     for (int i = 0; i < 2; i++) {
-        const char *const sets[] = {replicas[i], "codec.name=i4", "codec.down=i8",
-                                    "codec.residual=i8", NULL};
-        OWNED(pl_arm_clear) pl_arm arm;
-        configure(sets);
-        (void)inner_of("base", &arm);
+        CONFIGURE(replicas[i], "codec.name=i4", "codec.down=i8", "codec.residual=i8");
+        (void)inner_of("base");
         assert_string_equal(arm.outer.codec_name, i == 0 ? "f32" : "i4");
         assert_int_equal(arm.outer.codec.codec[PL_ROLE_MLP],
                          i == 0 ? PL_CODEC_F32 : PL_CODEC_I4);
@@ -167,38 +156,28 @@ PL_TEST(replicas_of_the_base_model_send_what_paths_send)
         assert_int_equal(arm.outer.state, PL_STATE_F32);
         assert_true(i == 0 || (arm.outer.down.codec[PL_ROLE_MLP] == PL_CODEC_I8 &&
                                arm.outer.residual == PL_STATE_I8));
-        pl_topology_destroy(&r.topology);
     }
 }
 
 PL_TEST(only_the_base_model_has_its_own_number_of_threads)
 {
     static const char *const others[] = {"mix", "dense", "diloco"};
-    const char *const sets[] = {"train.base_threads=3", NULL};
-    pl_arm arm;
-    configure(sets);
-    assert_int_equal(inner_of("base", &arm).threads, 3);
-    pl_arm_clear(&arm);
+    CONFIGURE("train.base_threads=3");
+    assert_int_equal(inner_of("base").threads, 3);
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
-        assert_int_equal(inner_of(others[i], &arm).threads, 0);
-        pl_arm_clear(&arm);
+        assert_int_equal(inner_of(others[i]).threads, 0);
     }
-    pl_topology_destroy(&r.topology);
 }
 
 PL_TEST(a_cosine_begins_anew_in_every_arm)
 {
-    const char *const sets[] = {"train.schedule=cosine", NULL};
-    OWNED(pl_arm_clear) pl_arm arm;
-    configure(sets);
-    pl_inner base = inner_of("base", &arm);
+    CONFIGURE("train.schedule=cosine");
+    pl_inner base = inner_of("base");
     assert_true(fabs(rate_at(&base, BASE_STEPS) - 1e-4) < 1e-12);
-    pl_arm_clear(&arm);
-    pl_inner mix = inner_of("mix", &arm);
+    pl_inner mix = inner_of("mix");
     assert_int_equal(mix.first_step, 0);
     assert_true(rate_at(&mix, 0) < 1e-4);
     assert_true(fabs(rate_at(&mix, TAU * PHASES) - 1e-4) < 1e-12);
-    pl_topology_destroy(&r.topology);
 }
 
 static const char *const names[] = {"mix", "mix~1", "mix~2", "mix~3", "mix~4"};
@@ -209,16 +188,14 @@ static const char *const names[] = {"mix", "mix~1", "mix~2", "mix~3", "mix~4"};
 PL_TEST(chapters_share_one_schedule)
 {
     const int64_t ends[] = {3, 7, PHASES};
-    const char *const whole_sets[] = {"train.schedule=wsd", NULL};
-    const char *const sets[] = {"train.schedule=wsd", "router.em=3,7", NULL};
-    pl_arm arm, whole;
-    configure(whole_sets);
-    pl_inner all = inner_of("mix", &whole);
-    pl_topology_destroy(&r.topology);
-    configure(sets);
+    OWNED(pl_arm_clear) pl_arm whole;
+    CONFIGURE("train.schedule=wsd");
+    assert_ok(run_arm(&r, "mix", &whole));
+    const pl_inner all = whole.inner;
+    CONFIGURE("train.schedule=wsd", "router.em=3,7");
     int64_t done = 0;
     for (int c = 0; c < 3; c++) {
-        pl_inner in = inner_of(names[c], &arm);
+        pl_inner in = inner_of(names[c]);
         assert_int_equal(in.phases, ends[c] - done);
         assert_int_equal(arm.outer.schedule.phases, in.phases);
         assert_int_equal(in.first_step, BASE_STEPS + done * TAU);
@@ -228,10 +205,7 @@ PL_TEST(chapters_share_one_schedule)
         assert_int_equal(done + settled, c < 2 ? ends[c] : PHASES - 8);
         assert_int_equal(run_is_last_chapter(&r, names[c]), c == 2);
         done = ends[c];
-        pl_arm_clear(&arm);
     }
-    pl_arm_clear(&whole);
-    pl_topology_destroy(&r.topology);
 }
 
 /* A chapter of train.more continues from the phase before the learning rate fell. The
@@ -242,33 +216,29 @@ PL_TEST(a_longer_run_has_the_rates_of_one_that_was_planned)
 {
     static const char *const planned[] = {"train.phases=22", "train.phases=23",
                                           "train.phases=33"};
-    const char *const sets[] = {"train.schedule=wsd", "router.em=3",
-                                "train.more=2,1,10", NULL};
     const int64_t ends[] = {22, 23, 33}, from[] = {12, 13, 13};
-    pl_arm arm[5], whole;
+    pl_arm arms[5], whole;
     for (int i = 0; i < 3; i++) {
-        const char *const plain[] = {"train.schedule=wsd", planned[i], NULL};
-        configure(plain);
-        const pl_inner all = inner_of("mix", &whole);
+        CONFIGURE("train.schedule=wsd", planned[i]);
+        assert_ok(run_arm(&r, "mix", &whole));
+        const pl_inner all = whole.inner;
         const int64_t settle = whole.outer.schedule.settle;
         pl_arm_clear(&whole);
-        pl_topology_destroy(&r.topology);
-        configure(sets);
+        CONFIGURE("train.schedule=wsd", "router.em=3", "train.more=2,1,10");
         for (int c = 0; c < 5; c++)
-            assert_ok(run_arm(&r, c > 0 ? names[c] : "mix", &arm[c]));
-        const pl_inner in = arm[2 + i].inner;
+            assert_ok(run_arm(&r, c > 0 ? names[c] : "mix", &arms[c]));
+        const pl_inner in = arms[2 + i].inner;
         assert_int_equal(in.phases, ends[i] - from[i]);
-        assert_int_equal(arm[2 + i].outer.schedule.phases, in.phases);
-        assert_int_equal(arm[2 + i].outer.schedule.settle, settle);
+        assert_int_equal(arms[2 + i].outer.schedule.phases, in.phases);
+        assert_int_equal(arms[2 + i].outer.schedule.settle, settle);
         for (int64_t step = 0; step <= (int64_t)in.tau * in.phases; step++)
             assert_true(rate_at(&in, step) == rate_at(&all, from[i] * TAU + step));
         const int64_t start = i == 0 ? 3 : from[i - 1];
-        assert_int_equal(pl_arm_continues(&arm[1 + i], &arm[2 + i]), from[i] - start);
-        assert_int_equal(pl_arm_full_phases(&arm[1 + i]), from[i] - start);
+        assert_int_equal(pl_arm_continues(&arms[1 + i], &arms[2 + i]), from[i] - start);
+        assert_int_equal(pl_arm_full_phases(&arms[1 + i]), from[i] - start);
         assert_int_equal(run_is_last_chapter(&r, names[2 + i]), i == 2);
         for (int c = 0; c < 5; c++)
-            pl_arm_clear(&arm[c]);
-        pl_topology_destroy(&r.topology);
+            pl_arm_clear(&arms[c]);
     }
 }
 
@@ -277,9 +247,6 @@ PL_TEST(a_longer_run_has_the_rates_of_one_that_was_planned)
  * steps as all paths together. */
 PL_TEST(splits_make_more_paths_at_borders)
 {
-    const char *const sets[] = {"train.schedule=wsd",          "router.em=5",
-                                "topology.split=3:4x2,20:4x8", "train.more=4",
-                                "eval.baselines=dense-eq",     NULL};
     static const struct {
         const char *name;
         int phases, paths;
@@ -288,41 +255,34 @@ PL_TEST(splits_make_more_paths_at_borders)
                   {"mix~1", 2, 8, false},
                   {"mix~2", PHASES - 5, 8, true},
                   {"mix~3", 4 + 8, 32, true}};
-    OWNED(pl_arm_clear) pl_arm arm;
-    configure(sets);
+    CONFIGURE("train.schedule=wsd", "router.em=5", "topology.split=3:4x2,20:4x8",
+              "train.more=4", "eval.baselines=dense-eq");
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
-        pl_inner in = inner_of(wanted[i].name, &arm);
+        pl_inner in = inner_of(wanted[i].name);
         assert_int_equal(in.phases, wanted[i].phases);
         assert_int_equal(arm.n_shards, wanted[i].paths);
         assert_int_equal(pl_topology_spec_n_paths(&arm.spec), wanted[i].paths);
         assert_int_equal(in.decay > 0, wanted[i].decays);
-        pl_arm_clear(&arm);
     }
     const int64_t all = 4 * 3 + 8 * (PHASES - 3);
     assert_int_equal(run_path_phases(&r), all);
-    pl_inner in = inner_of("dense-eq", &arm);
+    pl_inner in = inner_of("dense-eq");
     assert_int_equal((int64_t)in.tau * in.phases, all * TAU);
-    pl_topology_destroy(&r.topology);
 }
 
-/* An encoded arm contains the modules from which its modules descend and the paths that
- * are left out, and is decoded to the same arm. An arm with an impossible descent is
- * refused. */
 PL_TEST(a_grafted_arm_says_from_what_it_descends)
 {
-    const char *const sets[] = {"train.schedule=wsd", "topology.levels=2x3",
-                                "topology.graft=3:drop:L2.E1,5:drop:p01",
-                                "eval.baselines=none", NULL};
     static const struct {
         const char *name;
         int paths, parents;
         bool absent;
     } wanted[] = {{"mix", 6, 0, false}, {"mix~1", 4, 4, false}, {"mix~2", 3, 4, true}};
-    pl_arm arm, again;
+    pl_arm again;
     OWNED(pl_buf_destroy) pl_buf bytes = {0}, second = {0};
-    configure(sets);
+    CONFIGURE("train.schedule=wsd", "topology.levels=2x3",
+              "topology.graft=3:drop:L2.E1,5:drop:p01", "eval.baselines=none");
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
-        inner_of(wanted[i].name, &arm);
+        inner_of(wanted[i].name);
         pl_buf_clear(&bytes);
         pl_buf_clear(&second);
         pl_arm_encode(&arm, &bytes);
@@ -349,9 +309,7 @@ PL_TEST(a_grafted_arm_says_from_what_it_descends)
                 *d = right;
             }
         }
-        pl_arm_clear(&arm);
     }
-    pl_topology_destroy(&r.topology);
 }
 
 /* The expected size of the store (run_stored_bytes) counts each chapter with its own
@@ -369,8 +327,7 @@ PL_TEST(the_disks_plan_counts_each_chapter_with_its_modules)
     uint64_t stored[4], wanted = 0;
     for (int i = 0; i < 4; i++) {
         if (i > 0)
-            pl_topology_destroy(&r.topology);
-        configure(sets[i]);
+            configure(sets[i]);
         stored[i] = run_stored_bytes(&r);
     }
     config_chapter chapters[CONFIG_CHAPTERS_MAX];
@@ -392,39 +349,28 @@ PL_TEST(the_disks_plan_counts_each_chapter_with_its_modules)
                     path * (all + 3) * 5 / 4 + 1);
     assert_in_range(stored[1] - stored[0], path * (4 * PHASES + 3) * 5 / 4 - 1,
                     path * (4 * PHASES + 3) * 5 / 4 + 1);
-    pl_topology_destroy(&r.topology);
 }
 
 /* A step of the arm dense-batch has the batches of all four paths, but it is computed
  * in micro-batches of the same size as those of one path. */
 PL_TEST(one_batch_is_that_of_all_paths)
 {
-    const char *const sets[] = {"train.batch=6", "train.micro_batch=4", NULL};
-    OWNED(pl_arm_clear) pl_arm arm;
-    configure(sets);
-    pl_inner in = inner_of("dense-batch", &arm);
+    CONFIGURE("train.batch=6", "train.micro_batch=4");
+    pl_inner in = inner_of("dense-batch");
     assert_int_equal(in.batch, 24);
     assert_int_equal(pl_arm_pass(&in), 4);
     assert_int_equal((int64_t)in.tau * in.phases, TAU * PHASES);
-    pl_arm_clear(&arm);
-    in = inner_of("mix", &arm);
+    in = inner_of("mix");
     assert_int_equal(in.batch, 6);
     assert_int_equal(pl_arm_pass(&in), 4);
-    pl_topology_destroy(&r.topology);
 }
 
-static uint64_t largest_upload(const char *const *sets, uint64_t *path, uint64_t *slot)
+#define UPLOAD(...) largest_upload((const char *const[]){__VA_ARGS__, NULL})
+static uint64_t largest_upload(const char *const *sets)
 {
     uint64_t bytes = 0;
     configure(sets);
     assert_ok(run_largest_upload(&r, &bytes));
-    *path = pl_topology_path_params(r.topology) * sizeof(float);
-    *slot = 0;
-    for (int s = 0; s < pl_topology_n_slots(r.topology); s++) {
-        const uint64_t n = pl_topology_slot(r.topology, s)->n_params * sizeof(float);
-        *slot = n > *slot ? n : *slot;
-    }
-    pl_topology_destroy(&r.topology);
     return bytes;
 }
 
@@ -432,26 +378,22 @@ static uint64_t largest_upload(const char *const *sets, uint64_t *path, uint64_t
  * uploaded, and Muon has fewer; base model and dense baselines upload f32. */
 PL_TEST(the_largest_upload_is_what_a_home_needs_room_for)
 {
-    const char *const plain[] = {NULL};
-    const char *const muon[] = {"train.optimizer=muon", NULL};
-    const char *const local[] = {"train.state=local", "eval.baselines=none",
-                                 "train.base_steps=0", "model.import=m", NULL};
-    const char *const local_base[] = {"train.state=local", NULL};
-    const char *const half[] = {"train.state=bf16", "eval.baselines=none",
-                                "train.base_steps=0", "model.import=m", NULL};
-    const char *const topk[] = {"codec.name=topk", NULL};
-    uint64_t path, slot;
-    uint64_t bytes = largest_upload(plain, &path, &slot);
-    assert_int_equal(bytes, 2 * path);
-    bytes = largest_upload(muon, &path, &slot);
-    assert_in_range(bytes, path + 1, 2 * path - 1);
-    bytes = largest_upload(local, &path, &slot);
-    assert_in_range(bytes, slot, slot + slot / 8);
-    assert_true(bytes < path);
-    bytes = largest_upload(local_base, &path, &slot);
-    assert_int_equal(bytes, 2 * path);
-    bytes = largest_upload(half, &path, &slot);
-    assert_int_equal(bytes, path);
-    bytes = largest_upload(topk, &path, &slot);
-    assert_int_equal(bytes, 3 * path);
+    const uint64_t plain = UPLOAD("train.optimizer=adamw"),
+                   path = pl_topology_path_params(r.topology) * sizeof(float);
+    uint64_t slot = 0;
+    for (int s = 0; s < pl_topology_n_slots(r.topology); s++) {
+        const uint64_t n = pl_topology_slot(r.topology, s)->n_params * sizeof(float);
+        slot = n > slot ? n : slot;
+    }
+    assert_int_equal(plain, 2 * path);
+    assert_in_range(UPLOAD("train.optimizer=muon"), path + 1, 2 * path - 1);
+    const uint64_t local = UPLOAD("train.state=local", "eval.baselines=none",
+                                  "train.base_steps=0", "model.import=m");
+    assert_in_range(local, slot, slot + slot / 8);
+    assert_true(local < path);
+    assert_int_equal(UPLOAD("train.state=local"), 2 * path);
+    assert_int_equal(UPLOAD("train.state=bf16", "eval.baselines=none",
+                            "train.base_steps=0", "model.import=m"),
+                     path);
+    assert_int_equal(UPLOAD("codec.name=topk"), 3 * path);
 }

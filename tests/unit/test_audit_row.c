@@ -8,8 +8,7 @@
 
 static pl_arm arm_of(const char *name, uint64_t seed)
 {
-    pl_arm arm;
-    memset(&arm, 0, sizeof arm);
+    pl_arm arm = {0};
     pl_copy_text(arm.name, sizeof arm.name, name);
     arm.seed = seed;
     return arm;

@@ -210,8 +210,7 @@ FIXTURE_TEST(lease_taken_up_after_a_restart_is_not_slow_at_once)
 
 FIXTURE_TEST(audit_is_answered_by_its_holder_alone)
 {
-    hub_audit a;
-    memset(&a, 0, sizeof a);
+    hub_audit a = {0};
     a.lease = (plan_lease){.active = true, .token = 7, .worker = 1};
     f->h.audits = &a;
     f->h.n_audits = 1;

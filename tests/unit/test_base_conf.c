@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/support/suite.h"
+#include "tests/support/scratch.h"
 
 typedef struct settings {
     int64_t seed, tau, offset;
@@ -36,30 +36,12 @@ static const pl_table table = {.keys = keys,
                                .gone = gone,
                                .n_gone = sizeof gone / sizeof *gone};
 
-static char folder[] = "/tmp/pl-conf-XXXXXX";
-static char path[64];
-
-static int make_folder(void **state)
-{
-    (void)state;
-    if (!mkdtemp(folder))
-        return -1;
-    snprintf(path, sizeof path, "%s/run.yaml", folder);
-    return 0;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    return pl_remove_tree(folder) == PL_OK ? 0 : -1;
-}
-
 static pl_status load(const char *yaml, size_t len, settings *out)
 {
     memset(out, 0, sizeof *out);
     pl_conf_defaults(&table, out);
-    assert_ok(pl_replace_file(path, yaml, len));
-    return pl_conf_load(&table, out, path);
+    assert_ok(pl_replace_file(in_scratch("run.yaml"), yaml, len));
+    return pl_conf_load(&table, out, in_scratch("run.yaml"));
 }
 
 static void assert_loads(const char *yaml, settings *out)
@@ -119,7 +101,7 @@ PL_TEST(an_unknown_key_names_the_nearest_and_the_line)
     assert_int_equal(load(yaml, strlen(yaml), &got), PL_ERR_CONFIG);
     snprintf(expected, sizeof expected,
              "unknown key `train.tao` (%s line 4); the most similar key is `train.tau`",
-             path);
+             in_scratch("run.yaml"));
     assert_string_equal(pl_last_error(), expected);
     assert_int_equal(pl_conf_set(&table, &got, "zzzzzzzz", "1", "--set"),
                      PL_ERR_CONFIG);
@@ -143,7 +125,7 @@ PL_TEST(deleted_keys_and_values_are_accepted_only_in_a_saved_file)
         const pl_status direct = load(cases[i].yaml, strlen(cases[i].yaml), &got);
         assert_int_equal(direct, i == 0 ? PL_OK : PL_ERR_CONFIG);
         pl_conf_defaults(&table, &got);
-        assert_ok(pl_conf_load_saved(&table, &got, path, &differs));
+        assert_ok(pl_conf_load_saved(&table, &got, in_scratch("run.yaml"), &differs));
         assert_int_equal(got.tau, 7);
         assert_string_equal(got.kind, "adamw");
         assert_int_equal(differs != NULL, cases[i].differs != NULL);
@@ -156,9 +138,10 @@ PL_TEST(deleted_keys_and_values_are_accepted_only_in_a_saved_file)
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         const pl_gone *differs = NULL;
         settings got;
-        assert_ok(pl_replace_file(path, wrong[i], strlen(wrong[i])));
-        assert_int_equal(pl_conf_load_saved(&table, &got, path, &differs),
-                         PL_ERR_CONFIG);
+        assert_ok(pl_replace_file(in_scratch("run.yaml"), wrong[i], strlen(wrong[i])));
+        assert_int_equal(
+            pl_conf_load_saved(&table, &got, in_scratch("run.yaml"), &differs),
+            PL_ERR_CONFIG);
     }
 }
 
@@ -354,4 +337,4 @@ PL_TEST(the_reference_has_a_row_a_key)
     assert_non_null(strstr(page, "\n## train\nHow paths are trained\n\n| key |"));
 }
 
-PL_SUITE(make_folder, remove_folder)
+PL_SUITE(make_scratch, remove_scratch)

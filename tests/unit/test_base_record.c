@@ -69,8 +69,6 @@ PL_TEST(hashes_and_odd_floats_survive)
     assert_ok(pl_reader_status(&reader));
 }
 
-/* A record whose end was cut off is accepted only if the cut is at the end of a
- * field. */
 PL_TEST(a_record_cut_anywhere_inside_a_field_is_refused)
 {
     static const size_t ends[] = {0, 14, 28, 37, 43, 50, 58};

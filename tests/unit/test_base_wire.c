@@ -209,11 +209,17 @@ static void close_ambush(ambush *a)
     pl_wire_close(&a->server);
 }
 
+/* Sends the first bytes of the golden message's frames. */
+static void send_cut(void *socket, size_t header, size_t body, size_t data)
+{
+    send_raw(socket, golden_header, header, true);
+    send_raw(socket, golden_body, body, true);
+    send_raw(socket, golden_data, data, false);
+}
+
 static void send_golden(void *socket)
 {
-    send_raw(socket, golden_header, HEADER, true);
-    send_raw(socket, golden_body, sizeof golden_body, true);
-    send_raw(socket, golden_data, sizeof golden_data, false);
+    send_cut(socket, HEADER, sizeof golden_body, sizeof golden_data);
 }
 
 PL_TEST(a_message_has_the_bytes_of_the_protocol)
@@ -286,21 +292,12 @@ PL_TEST(a_message_cut_at_any_length_is_dropped)
     OWNED(close_ambush) ambush a;
     open_ambush(&a);
     uint64_t n = 0;
-    for (size_t len = 0; len < HEADER; len++, n++) {
-        send_raw(a.stranger.socket, golden_header, len, true);
-        send_raw(a.stranger.socket, golden_body, sizeof golden_body, true);
-        send_raw(a.stranger.socket, golden_data, sizeof golden_data, false);
-    }
-    for (size_t len = 0; len < sizeof golden_body; len++, n++) {
-        send_raw(a.stranger.socket, golden_header, HEADER, true);
-        send_raw(a.stranger.socket, golden_body, len, true);
-        send_raw(a.stranger.socket, golden_data, sizeof golden_data, false);
-    }
-    for (size_t len = 0; len < sizeof golden_data; len++, n++) {
-        send_raw(a.stranger.socket, golden_header, HEADER, true);
-        send_raw(a.stranger.socket, golden_body, sizeof golden_body, true);
-        send_raw(a.stranger.socket, golden_data, len, false);
-    }
+    for (size_t len = 0; len < HEADER; len++, n++)
+        send_cut(a.stranger.socket, len, sizeof golden_body, sizeof golden_data);
+    for (size_t len = 0; len < sizeof golden_body; len++, n++)
+        send_cut(a.stranger.socket, HEADER, len, sizeof golden_data);
+    for (size_t len = 0; len < sizeof golden_data; len++, n++)
+        send_cut(a.stranger.socket, HEADER, sizeof golden_body, len);
     expect_dropped(a.server, a.stranger.socket, n);
 }
 

@@ -5,26 +5,12 @@
 #include "serve/serve.h"
 #include "tests/support/corpus_support.h"
 
-enum { VOCAB = 300 };
-static pl_tokenizer *tokenizer;
-
-static int open_words(void **state)
-{
-    return make_words_tokenizer(state, VOCAB, &tokenizer) == PL_OK ? 0 : -1;
-}
-
-static int close_words(void **state)
-{
-    pl_tokenizer_destroy(&tokenizer);
-    return remove_scratch(state);
-}
-
 static pl_status parse_chat(const char *name, const char *body, pl_completion *c)
 {
     const pl_chat_template *chat = pl_chat_find(name);
     assert_non_null(chat);
     assert_string_equal(pl_chat_name(chat), name);
-    return pl_chat_parse(chat, tokenizer, body, strlen(body), c);
+    return pl_chat_parse(chat, word_tokenizer, body, strlen(body), c);
 }
 
 #define SYSTEM    "{\"role\": \"system\", \"content\": \"Be kind.\"}"
@@ -62,7 +48,8 @@ PL_TEST(llama2_separates_turns_by_tokens)
     OWNED(pl_buf_destroy) pl_buf wanted = {0};
     for (int i = 0; i < 2; i++) {
         pl_buf_append(&wanted, &bos, sizeof bos);
-        assert_ok(pl_tokenizer_encode(tokenizer, parts[i], strlen(parts[i]), &wanted));
+        assert_ok(
+            pl_tokenizer_encode(word_tokenizer, parts[i], strlen(parts[i]), &wanted));
         if (i == 0)
             pl_buf_append(&wanted, &eos, sizeof eos);
     }
@@ -143,11 +130,6 @@ PL_TEST(keys_of_a_chat_are_read_or_refused_by_name)
 }
 
 /* ---- templates of imported models ---- */
-static void write_model_file(const char *name, const char *text)
-{
-    write_bytes(name, text, strlen(text));
-}
-
 PL_TEST(a_model_brings_its_template)
 {
     char name[PL_CHAT_NAME_MAX];
@@ -167,11 +149,11 @@ PL_TEST(a_model_brings_its_template)
         {"{", ""},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        write_model_file("model/tokenizer_config.json", cases[i].config);
+        write_text("model/tokenizer_config.json", cases[i].config);
         pl_chat_of_model(in_scratch("model"), name);
         assert_string_equal(name, cases[i].name);
     }
-    write_model_file("model/chat_template.jinja", "<|im_start|>");
+    write_text("model/chat_template.jinja", "<|im_start|>");
     pl_chat_of_model(in_scratch("model"), name);
     assert_string_equal(name, "chatml");
     assert_null(pl_chat_find("jinja"));
@@ -196,7 +178,7 @@ PL_TEST(answers_have_the_shape_of_a_chat)
                               .choices = &choice,
                               .n_choices = 1,
                               .chat = true,
-                              .tokenizer = tokenizer};
+                              .tokenizer = word_tokenizer};
     OWNED(pl_buf_destroy) pl_buf whole = {0}, chunk = {0};
     OWNED(pl_json_destroy) pl_json *o = NULL;
     assert_ok(pl_completion_write(&a, &whole));

@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "tests/support/end_wire.h"
 #include "tests/support/suite.h"
 
 typedef enum habit {
@@ -545,13 +546,6 @@ static int make_data(void **state)
         data[i] = (uint8_t)(i * 2654435761u >> 13);
     pl_blob_hash(data, BYTES, &names[0]);
     pl_blob_hash(data, 0, &names[1]);
-    return 0;
-}
-
-static int end_wire(void **state)
-{
-    (void)state;
-    pl_wire_shutdown();
     return 0;
 }
 

@@ -9,9 +9,8 @@ PL_TEST(f32_update_arrives_bit_for_bit_at_every_size)
         for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
             size_t n = sizes[k];
             OWNED(free_memory)
-            float *x = pl_alloc((n + 1) * sizeof *x), *sum = zeros(n + 1);
+            float *x = pl_alloc((n + 1) * sizeof *x);
             pl_codec_options o = options_of("f32");
-            OWNED(pl_buf_destroy) pl_buf m = {0};
             o.entropy = entropy;
             fill_values(x, n, 1);
             /* Zero, subnormal numbers and extreme numbers must keep their bits, too. */
@@ -19,8 +18,7 @@ PL_TEST(f32_update_arrives_bit_for_bit_at_every_size)
                 const float odd[] = {0.0f, 1e-45f, -1e-40f, FLT_MAX, -FLT_MAX, FLT_MIN};
                 memcpy(x + 50, odd, sizeof odd);
             }
-            encode_all(&o, NULL, x, n, NULL, &m);
-            add_ok(&m, n, 1.0f, sum);
+            OWNED(free_memory) float *sum = sent_update(&o, NULL, x, n, NULL);
             assert_memory_equal(x, sum, n * sizeof *x);
         }
 }
@@ -58,12 +56,9 @@ PL_TEST(bf16_update_is_rounded_to_nearest)
     static float x[N];
     fill_values(x, N, 3);
     for (int entropy = 0; entropy < 2; entropy++) {
-        OWNED(free_memory) float *sum = zeros(N);
         pl_codec_options o = options_of("bf16");
-        OWNED(pl_buf_destroy) pl_buf m = {0};
         o.entropy = entropy;
-        encode_all(&o, NULL, x, N, NULL, &m);
-        add_ok(&m, N, 1.0f, sum);
+        OWNED(free_memory) float *sum = sent_update(&o, NULL, x, N, NULL);
         for (size_t i = 0; i < N; i++)
             assert_true(sum[i] == pl_bf16_to_float(pl_bf16_from_float(x[i])) &&
                         fabsf(sum[i] - x[i]) <= fabsf(x[i]) / 256.0f);
@@ -85,11 +80,8 @@ PL_TEST(codes_err_by_at_most_half_a_step)
         x[i] *= i / 256 % 3 == 0 ? 1.0f : i / 256 % 3 == 1 ? 1e6f : 1e-30f;
     memset(x + 512, 0, 256 * sizeof *x);
     for (int c = 0; c < 2; c++) {
-        OWNED(free_memory) float *sum = zeros(N);
         pl_codec_options o = options_of(cases[c].name);
-        OWNED(pl_buf_destroy) pl_buf m = {0};
-        encode_all(&o, NULL, x, N, NULL, &m);
-        add_ok(&m, N, 1.0f, sum);
+        OWNED(free_memory) float *sum = sent_update(&o, NULL, x, N, NULL);
         for (size_t b = 0; b < N; b += cases[c].block) {
             size_t end = b + cases[c].block < N ? b + cases[c].block : N;
             float top = 0;
@@ -104,12 +96,9 @@ PL_TEST(codes_err_by_at_most_half_a_step)
 
 static double relative_error(const char *name, const float *x, size_t n)
 {
-    OWNED(free_memory) float *sum = zeros(n);
     double error = 0, whole = 0;
     pl_codec_options o = options_of(name);
-    OWNED(pl_buf_destroy) pl_buf m = {0};
-    encode_all(&o, NULL, x, n, NULL, &m);
-    add_ok(&m, n, 1.0f, sum);
+    OWNED(free_memory) float *sum = sent_update(&o, NULL, x, n, NULL);
     for (size_t i = 0; i < n; i++) {
         error += ((double)sum[i] - (double)x[i]) * ((double)sum[i] - (double)x[i]);
         whole += (double)x[i] * (double)x[i];
@@ -135,11 +124,9 @@ PL_TEST(blocks_of_subnormals_and_extremes_do_not_overflow)
     for (size_t i = 0; i < N; i++)
         x[i] = i < 256 ? 1e-41f * (float)(i % 7) : (i % 2 ? FLT_MAX : -FLT_MAX) / 2;
     for (int c = 0; c < 3; c++) {
-        OWNED(free_memory) float *sum = zeros(N), *left = zeros(N);
+        OWNED(free_memory) float *left = zeros(N);
         pl_codec_options o = options_of(names[c]);
-        OWNED(pl_buf_destroy) pl_buf m = {0};
-        encode_all(&o, NULL, x, N, left, &m);
-        add_ok(&m, N, 1.0f, sum);
+        OWNED(free_memory) float *sum = sent_update(&o, NULL, x, N, left);
         for (size_t i = 0; i < N; i++)
             assert_true(isfinite(sum[i]) && isfinite(left[i]));
         /* If the scale of a block would be subnormal, it is sent as 0, and the residual
@@ -170,12 +157,9 @@ PL_TEST(topk_keeps_the_largest_of_every_chunk)
     static float x[N];
     fill_values(x, N, 6);
     for (int bits = 2; bits <= 8; bits += 6) {
-        OWNED(free_memory) float *sum = zeros(N);
         pl_codec_options o = options_of("topk");
-        OWNED(pl_buf_destroy) pl_buf m = {0};
         o.value_bits = (uint8_t)bits;
-        encode_all(&o, NULL, x, N, NULL, &m);
-        add_ok(&m, N, 1.0f, sum);
+        OWNED(free_memory) float *sum = sent_update(&o, NULL, x, N, NULL);
         for (size_t c = 0; c < 3; c++)
             check_top(x + c * 4096, sum + c * 4096, 4096, 64);
         check_top(x + 3 * 4096, sum + 3 * 4096, 1000, 16);
@@ -186,14 +170,11 @@ PL_TEST(topk_prefers_the_lower_index_among_equals)
 {
     enum { N = 4096 };
     static float x[N];
-    OWNED(free_memory) float *sum = zeros(N);
     pl_codec_options o = options_of("topk");
-    OWNED(pl_buf_destroy) pl_buf m = {0};
     for (size_t i = 0; i < N; i++)
         x[i] = i % 40 == 39 ? 2.0f : i % 2 ? 1.0f : -1.0f;
     o.k = 200; /* all 102 values of 2, then the first 98 values of 1 */
-    encode_all(&o, NULL, x, N, NULL, &m);
-    add_ok(&m, N, 1.0f, sum);
+    OWNED(free_memory) float *sum = sent_update(&o, NULL, x, N, NULL);
     size_t ones = 0;
     for (size_t i = 0; i < N; i++) {
         bool kept = i % 40 == 39 || ones++ < 98;
@@ -222,16 +203,14 @@ PL_TEST(selector_of_tagc_keeps_at_most_the_budget)
     static float x[N];
     fill_values(x, N, 8);
     for (int heavy = 0; heavy < 2; heavy++) {
-        float *sum = zeros(N), least = INFINITY, most = 0;
+        float least = INFINITY, most = 0;
         size_t kept = 0;
         pl_codec_options o = options_of("sketch16");
         pl_codec_round round = round_of(1);
-        OWNED(pl_buf_destroy) pl_buf m = {0};
         for (size_t i = 0; heavy && i < N; i++)
             x[i] *= fabsf(x[i]) * 1e3f;
         o.selector = PL_SELECT_TAGC;
-        encode_all(&o, &round, x, N, NULL, &m);
-        add_ok(&m, N, 1.0f, sum);
+        OWNED(free_memory) float *sum = sent_update(&o, &round, x, N, NULL);
         for (size_t i = 0; i < N; i++) {
             kept += sum[i] != 0;
             least = sum[i] != 0 && fabsf(x[i]) < least ? fabsf(x[i]) : least;
@@ -239,7 +218,6 @@ PL_TEST(selector_of_tagc_keeps_at_most_the_budget)
         }
         assert_in_range(kept, N / 128, N / 64);
         assert_true(least >= most); /* so all blocks have the same threshold */
-        pl_free(sum);
     }
 }
 
@@ -247,15 +225,12 @@ PL_TEST(threshold_of_equal_values_falls_back_to_the_exact_one)
 {
     enum { N = 1 << 14 };
     static float x[N];
-    OWNED(free_memory) float *sum = zeros(N);
     pl_codec_options o = options_of("sketch16");
     pl_codec_round round = round_of(1);
-    OWNED(pl_buf_destroy) pl_buf m = {0};
     for (size_t i = 0; i < N; i++)
         x[i] = i % 3 ? 1.0f : -1.0f; /* equal magnitudes: no threshold separates them */
     o.selector = PL_SELECT_TAGC;
-    encode_all(&o, &round, x, N, NULL, &m);
-    add_ok(&m, N, 1.0f, sum);
+    OWNED(free_memory) float *sum = sent_update(&o, &round, x, N, NULL);
     for (size_t i = 0; i < N; i++)
         assert_true((sum[i] != 0) == (i < N / 64));
 }
@@ -276,11 +251,9 @@ static void check_feedback(const char *name, int bits, double beta, bool shared)
     memset(sent, 0, sizeof sent);
     memset(wanted, 0, sizeof wanted);
     for (int t = 0; t < ROUNDS; t++) {
-        OWNED(free_memory) float *sum = zeros(N);
-        OWNED(pl_buf_destroy) pl_buf m = {0};
         fill_values(g, N, 100 + (uint64_t)t);
-        encode_all(&o, shared ? &round : NULL, g, N, left, &m);
-        add_ok(&m, N, 1.0f, sum);
+        OWNED(free_memory)
+        float *sum = sent_update(&o, shared ? &round : NULL, g, N, left);
         for (size_t i = 0; i < N; i++) {
             sent[i] = beta * sent[i] + (double)sum[i];
             wanted[i] = beta * wanted[i] + (double)round.weight * (double)g[i];

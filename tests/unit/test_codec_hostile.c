@@ -114,8 +114,6 @@ PL_TEST(flipped_bit_anywhere_is_noticed)
     }
 }
 
-/* Sets each byte of the header and of the table to extreme values, and corrects the
- * checksum. The decoder must not read outside of the message. */
 PL_TEST(forged_header_and_table_never_lead_outside)
 {
     static const uint8_t values[] = {0, 1, 2, 7, 8, 0x7f, 0x80, 0xff};
@@ -139,8 +137,6 @@ PL_TEST(forged_header_and_table_never_lead_outside)
     }
 }
 
-/* Writes random bytes into the sections, and corrects the checksums. The decoder must
- * not read outside of the message. */
 PL_TEST(forged_sections_never_lead_outside)
 {
     for (int c = 0; c < N_NAMES; c++)

@@ -104,8 +104,6 @@ PL_TEST(options_out_of_range_are_refused)
     assert_said("without decoding");
 }
 
-/* Neighbouring tensors with the same codec form one stretch. Small tensors are sent as
- * f32. */
 PL_TEST(stretches_follow_the_roles)
 {
     OWNED(pl_topology_destroy) pl_topology *t = topology_of(false);

@@ -44,9 +44,18 @@ static void disperse(crowd *c)
         pl_buf_destroy(&c->messages[w]);
 }
 
-static void combine_ok(const pl_buf *a, const pl_buf *b, pl_buf *out)
+static pl_status combine(const pl_buf *a, const pl_buf *b, pl_buf *out)
 {
-    assert_ok(pl_codec_combine(a->data, a->len, b->data, b->len, out));
+    return pl_codec_combine(a->data, a->len, b->data, b->len, out);
+}
+
+/* Adds the message m to the combined messages `sum`. */
+static void combine_into(pl_buf *sum, const pl_buf *m)
+{
+    pl_buf both = {0};
+    assert_ok(combine(sum, m, &both));
+    pl_buf_destroy(sum);
+    *sum = both;
 }
 
 /* Combines the n messages order[0], order[1], ... as a binary tree. `cut` says after
@@ -62,7 +71,7 @@ static void combine_tree(const crowd *c, const int *order, int n, int cut, pl_bu
     int half = 1 + cut % (n - 1);
     combine_tree(c, order, half, cut / 2, &left);
     combine_tree(c, order + half, n - half, cut / 3, &right);
-    combine_ok(&left, &right, out);
+    assert_ok(combine(&left, &right, out));
 }
 
 static void shuffle(int *order, int n, uint64_t seed)
@@ -104,20 +113,17 @@ PL_TEST(small_tensors_of_such_a_message_are_exact_sums_too)
                                    {SMALL, LARGE, PL_ROLE_MLP}};
     pl_codec_options o;
     pl_codec_round round = round_of(5);
-    OWNED(pl_buf_destroy) pl_buf sum = {0}, next = {0};
+    OWNED(pl_buf_destroy) pl_buf sum = {0};
     assert_ok(pl_codec_options_default("i8-shared", &o));
     for (int w = 0; w < 5; w++) {
         OWNED(pl_buf_destroy) pl_buf m = {0};
         fill_values(x, SMALL + LARGE, 50 + (uint64_t)w);
         assert_ok(pl_codec_encode_module(&o, parts, 2, &round, x, NULL, &m));
         add_ok(&m, SMALL + LARGE, 1.0f, apart);
-        pl_buf_clear(&next);
         if (w == 0)
-            pl_buf_append(&next, m.data, m.len);
+            pl_buf_append(&sum, m.data, m.len);
         else
-            combine_ok(&m, &sum, &next);
-        pl_buf_clear(&sum);
-        pl_buf_append(&sum, next.data, next.len);
+            combine_into(&sum, &m);
         for (size_t i = 0; w == 0 && i < SMALL; i++)
             assert_true(fabsf(apart[i] - x[i]) <= 1e-3f / 1024);
     }
@@ -130,10 +136,10 @@ PL_TEST(equal_messages_combine_to_equal_bytes_in_any_order)
     OWNED(disperse) crowd c;
     OWNED(pl_buf_destroy) pl_buf a = {0}, b = {0}, x = {0}, y = {0};
     gather(&c, "sketch16", 3);
-    combine_ok(&c.messages[0], &c.messages[1], &a);
-    combine_ok(&a, &c.messages[2], &x);
-    combine_ok(&c.messages[2], &c.messages[1], &b);
-    combine_ok(&b, &c.messages[0], &y);
+    assert_ok(combine(&c.messages[0], &c.messages[1], &a));
+    assert_ok(combine(&a, &c.messages[2], &x));
+    assert_ok(combine(&c.messages[2], &c.messages[1], &b));
+    assert_ok(combine(&b, &c.messages[0], &y));
     assert_same_bytes(x, y);
 }
 
@@ -160,15 +166,11 @@ PL_TEST(overloaded_sketch_fails_to_peel_and_gives_no_estimate)
     OWNED(disperse) crowd c;
     OWNED(free_memory) float *sum = zeros(N), *zero = zeros(N);
     double norm = 1;
-    OWNED(pl_buf_destroy) pl_buf a = {0}, b = {0};
+    OWNED(pl_buf_destroy) pl_buf a = {0};
     overload(&c, "sketch16");
     pl_buf_append(&a, c.messages[0].data, c.messages[0].len);
-    for (int w = 1; w < c.n; w++) {
-        pl_buf_clear(&b);
-        combine_ok(&a, &c.messages[w], &b);
-        pl_buf_clear(&a);
-        pl_buf_append(&a, b.data, b.len);
-    }
+    for (int w = 1; w < c.n; w++)
+        combine_into(&a, &c.messages[w]);
     assert_fails(pl_codec_add(a.data, a.len, N, 1, sum, &norm), PL_ERR_PEEL,
                  "cannot be decoded");
     assert_memory_equal(sum, zero, N * sizeof *sum);
@@ -259,12 +261,12 @@ static void list_of_sketch(const pl_buf *sketch, size_t n, pl_buf *out)
     codec_stretch s;
     codec_writer w;
     const uint8_t *bitmap = NULL, *cells = NULL;
-    pl_buf scratch[2] = {{0}}, codes = {0};
+    OWNED(pl_buf_destroy) pl_buf first = {0}, second = {0}, codes = {0};
     assert_ok(codec_reader_open(&r, sketch->data, sketch->len, n));
     assert_true(codec_reader_next(&r, &s));
     assert_int_equal(s.codec, PL_CODEC_SKETCH16);
-    assert_ok(codec_section_open(&s.sections[0], &scratch[0], &bitmap));
-    assert_ok(codec_section_open(&s.sections[1], &scratch[1], &cells));
+    assert_ok(codec_section_open(&s.sections[0], &first, &bitmap));
+    assert_ok(codec_section_open(&s.sections[1], &second, &cells));
     assert_ok(sparse_codes(&r.header, &s, bitmap, cells, &codes));
     s.codec = WIRE_LIST16;
     s.cells = 0;
@@ -275,9 +277,6 @@ static void list_of_sketch(const pl_buf *sketch, size_t n, pl_buf *out)
     codec_writer_begin(&w, &r.header, out);
     assert_ok(codec_writer_stretch(&w, &s, false));
     codec_writer_end(&w);
-    pl_buf_destroy(&scratch[0]);
-    pl_buf_destroy(&scratch[1]);
-    pl_buf_destroy(&codes);
 }
 
 PL_TEST(lists_and_sketches_add_in_any_order)
@@ -344,7 +343,8 @@ static size_t core_of(uint32_t third, size_t n_keys, uint64_t seed)
 {
     OWNED(free_memory)
     uint32_t *degrees = pl_alloc(3 * (size_t)third * sizeof *degrees);
-    bool *gone = pl_alloc(n_keys), moved = true;
+    OWNED(free_memory) bool *gone = pl_alloc(n_keys);
+    bool moved = true;
     size_t left = n_keys;
     for (size_t i = 0; i < n_keys; i++) {
         sketch_cells at;
@@ -366,7 +366,6 @@ static size_t core_of(uint32_t third, size_t n_keys, uint64_t seed)
             gone[i] |= alone;
         }
     }
-    pl_free(gone);
     return left;
 }
 
@@ -400,10 +399,9 @@ PL_TEST(contributors_beyond_the_rounds_number_are_refused)
     OWNED(disperse) crowd c;
     OWNED(pl_buf_destroy) pl_buf two = {0}, three = {0}, out = {0};
     gather(&c, "i8-shared", 3);
-    combine_ok(&c.messages[0], &c.messages[1], &two);
-    combine_ok(&two, &c.messages[2], &three);
-    assert_fails(pl_codec_combine(three.data, three.len, two.data, two.len, &out),
-                 PL_ERR_DATA, "more than the round's 3");
+    assert_ok(combine(&c.messages[0], &c.messages[1], &two));
+    assert_ok(combine(&two, &c.messages[2], &three));
+    assert_fails(combine(&three, &two, &out), PL_ERR_DATA, "more than the round's 3");
     assert_int_equal(out.len, 0);
 }
 
@@ -421,14 +419,10 @@ PL_TEST(messages_of_different_rounds_do_not_combine)
     encode_all(&o, &b, x, SIZE, NULL, &mb);
     encode_all(&o, &c, x, SIZE, NULL, &mc);
     encode_all(&plain, NULL, x, SIZE, NULL, &mp);
-    assert_int_equal(pl_codec_combine(ma.data, ma.len, mb.data, mb.len, &out),
-                     PL_ERR_DATA);
-    assert_int_equal(pl_codec_combine(ma.data, ma.len, mc.data, mc.len, &out),
-                     PL_ERR_DATA);
-    assert_int_equal(pl_codec_combine(ma.data, ma.len, mp.data, mp.len, &out),
-                     PL_ERR_UNSUPPORTED);
-    assert_int_equal(pl_codec_combine(mp.data, mp.len, mp.data, mp.len, &out),
-                     PL_ERR_UNSUPPORTED);
+    assert_int_equal(combine(&ma, &mb, &out), PL_ERR_DATA);
+    assert_int_equal(combine(&ma, &mc, &out), PL_ERR_DATA);
+    assert_int_equal(combine(&ma, &mp, &out), PL_ERR_UNSUPPORTED);
+    assert_int_equal(combine(&mp, &mp, &out), PL_ERR_UNSUPPORTED);
     assert_int_equal(out.len, 0);
 }
 
@@ -438,18 +432,14 @@ PL_TEST(sums_reach_the_width_that_their_contributors_need)
     static float x[SIZE], sum[SIZE];
     pl_codec_options o = options_of("i8-shared");
     pl_codec_round round = round_of(MANY);
-    OWNED(pl_buf_destroy) pl_buf one = {0}, total = {0}, next = {0};
+    OWNED(pl_buf_destroy) pl_buf one = {0}, total = {0};
     for (size_t i = 0; i < SIZE; i++)
         /* All values are at the clamp, so the sums reach 127 * 300 and -127 * 300. */
         x[i] = i % 2 ? 1.0f : -1.0f;
     encode_all(&o, &round, x, SIZE, NULL, &one);
     pl_buf_append(&total, one.data, one.len);
-    for (int w = 1; w < MANY; w++) {
-        pl_buf_clear(&next);
-        combine_ok(&total, &one, &next);
-        pl_buf_clear(&total);
-        pl_buf_append(&total, next.data, next.len);
-    }
+    for (int w = 1; w < MANY; w++)
+        combine_into(&total, &one);
     add_ok(&total, SIZE, 1.0f, sum);
     for (size_t i = 0; i < SIZE; i++)
         assert_true(sum[i] ==
@@ -480,7 +470,8 @@ PL_TEST(slices_of_several_threads_add_the_bits_of_one)
     for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
         OWNED(disperse) crowd c;
         pl_codec_message messages[W_MAX];
-        float weights[W_MAX], *alone = zeros(N), *together = zeros(N);
+        float weights[W_MAX];
+        OWNED(free_memory) float *alone = zeros(N), *together = zeros(N);
         int order[W_MAX];
         gather_dense(&c, names[k], W_MAX);
         shuffle(order, c.n, k);
@@ -495,7 +486,5 @@ PL_TEST(slices_of_several_threads_add_the_bits_of_one)
         assert_memory_equal(together, alone, N * sizeof *alone);
         c.messages[3].data[c.messages[3].len - 1] ^= 1;
         assert_int_equal(pl_codec_add_each(&source, N, together), PL_ERR_DATA);
-        pl_free(alone);
-        pl_free(together);
     }
 }

@@ -84,8 +84,6 @@ PL_TEST(domains_add_up)
     assert_int_equal(by_domain[1].n_targets, 4);
 }
 
-/* Documents alternate between two domains; those of the second have four times as many
- * targets, but both domains count equally. */
 PL_TEST(domains_count_equally_in_a_macro_mean)
 {
     pl_score a[4], b[4], by_domain[2], half[2][2];

@@ -33,13 +33,9 @@ static int setup(void **state)
 {
     fixture *f = pl_alloc(sizeof *f);
     pl_arm *a = &f->arm;
-    pl_copy_text(a->name, sizeof a->name, "mix");
-    a->shape = tiny_shape(4);
-    a->spec = (pl_topology_spec){.n_levels = 2, .experts = {2, 2}, .replicas = 1};
+    tiny_arm(a, 4, 2, 2, PHASES);
     a->spec.private_block[1] = true;
-    a->inner = (pl_inner){.batch = 2, .context = 16, .tau = 12, .phases = PHASES};
     a->outer.weighted = true;
-    tiny_shards(a, 4);
     for (int p = 0; p < 4; p++)
         a->weights[p] = 1 + p;
     if (pl_topology_create(&a->shape, &a->spec, &f->t) != PL_OK)

@@ -158,9 +158,6 @@ static pl_status write_backwards(void *context, const pl_document *document)
     return PL_OK;
 }
 
-/* A second corpus has the documents of the first one in reverse order, each twice, and
- * one new document. The same documents must be held out as before, and each document
- * must be kept once. */
 PL_TEST(the_split_is_stable_and_duplicates_are_kept_once)
 {
     pl_prepare_options options = usual_prepare();

@@ -39,6 +39,11 @@ typedef struct collection {
     size_t n_documents, stop_after;
 } collection;
 
+static void forget(collection *all)
+{
+    pl_buf_destroy(&all->seen);
+}
+
 static pl_status collect(void *context, const pl_document *document)
 {
     collection *all = context;
@@ -49,25 +54,29 @@ static pl_status collect(void *context, const pl_document *document)
     return all->n_documents == all->stop_after ? PL_ERR_CANCELLED : PL_OK;
 }
 
-/* Reads a file of the scratch folder and compares all documents with `expected`. */
-static pl_read_stats check_read(const char *name, const char *expected)
+/* Reads a file of the scratch folder as `reading` says, and compares all documents with
+ * `expected`. */
+static pl_read_stats check_reading(const char *name, const pl_reading *reading,
+                                   const char *expected)
 {
-    collection all = {0};
+    OWNED(forget) collection all = {0};
     pl_read_stats stats;
-    assert_ok(pl_documents_cut(in_scratch(name), 0, collect, &all, &stats));
+    assert_ok(pl_documents_cut(in_scratch(name), reading, collect, &all, &stats));
     assert_string_equal(pl_buf_text(&all.seen), expected);
     assert_int_equal(stats.n_documents, all.n_documents);
-    pl_buf_destroy(&all.seen);
     return stats;
+}
+
+static pl_read_stats check_read(const char *name, const char *expected)
+{
+    return check_reading(name, NULL, expected);
 }
 
 static void check_refused(const char *name, pl_status expected, const char *said)
 {
-    collection all = {0};
-    assert_int_equal(pl_documents_cut(in_scratch(name), 0, collect, &all, NULL),
-                     expected);
-    assert_said(said);
-    pl_buf_destroy(&all.seen);
+    OWNED(forget) collection all = {0};
+    assert_fails(pl_documents_cut(in_scratch(name), 0, collect, &all, NULL), expected,
+                 said);
 }
 
 /* Writes `text` to the file, and reads it. */
@@ -313,18 +322,6 @@ PL_TEST(a_line_without_text_names_the_keys_that_it_has)
                 "the key \"text\" twice");
 }
 
-/* Reads a file as `reading` says, and compares its documents with `expected`. */
-static pl_read_stats check_reading(const char *name, const pl_reading *reading,
-                                   const char *expected)
-{
-    collection all = {0};
-    pl_read_stats stats;
-    assert_ok(pl_documents_cut(in_scratch(name), reading, collect, &all, &stats));
-    assert_string_equal(pl_buf_text(&all.seen), expected);
-    pl_buf_destroy(&all.seen);
-    return stats;
-}
-
 PL_TEST(the_key_of_the_text_may_have_any_name)
 {
     write_text("k.jsonl", "{\"text\": 1, \"content\": \"b\"}\n");
@@ -482,7 +479,7 @@ PL_TEST(a_line_above_the_limit_is_refused_by_its_file)
  * and compares the documents with `expected`. */
 static void check_stdin_cut(const char *bytes, size_t cut, const char *expected)
 {
-    collection all = {0};
+    OWNED(forget) collection all = {0};
     write_text("input", bytes);
     int saved = dup(STDIN_FILENO), fd = open(in_scratch("input"), O_RDONLY);
     assert_true(saved >= 0 && fd >= 0);
@@ -494,7 +491,6 @@ static void check_stdin_cut(const char *bytes, size_t cut, const char *expected)
     close(fd);
     assert_ok(status);
     assert_string_equal(pl_buf_text(&all.seen), expected);
-    pl_buf_destroy(&all.seen);
 }
 
 PL_TEST(standard_input_is_lines_if_it_begins_with_a_brace)
@@ -505,27 +501,19 @@ PL_TEST(standard_input_is_lines_if_it_begins_with_a_brace)
 
 PL_TEST(the_callers_failure_stops_the_reading_and_comes_back)
 {
-    collection all = {.stop_after = 2};
+    OWNED(forget) collection all = {.stop_after = 2};
     write_text("d.jsonl", "{\"text\": \"a\"}\n{\"text\": \"b\"}\n{\"text\": \"c\"}\n");
     assert_int_equal(pl_documents_cut(in_scratch("d.jsonl"), 0, collect, &all, NULL),
                      PL_ERR_CANCELLED);
     assert_string_equal(pl_buf_text(&all.seen), ":a|:b|");
-    pl_buf_destroy(&all.seen);
 }
 
 /* ---- cutting ---- */
 
-/* Reads a file in pieces of at most `cut` bytes and compares the documents. */
+/* Reads a file in pieces of at most `cut` bytes. */
 static pl_read_stats check_cut(const char *name, size_t cut, const char *expected)
 {
-    collection all = {0};
-    pl_read_stats stats;
-    assert_ok(pl_documents_cut(in_scratch(name), &(pl_reading){.cut_bytes = cut},
-                               collect, &all, &stats));
-    assert_string_equal(pl_buf_text(&all.seen), expected);
-    assert_int_equal(stats.n_documents, all.n_documents);
-    pl_buf_destroy(&all.seen);
-    return stats;
+    return check_reading(name, &(pl_reading){.cut_bytes = cut}, expected);
 }
 
 static pl_read_stats cut_text(const char *text, size_t cut, const char *expected)
@@ -558,21 +546,18 @@ PL_TEST(what_is_cut_is_marked_bad_or_blank_as_what_is_not)
     assert_int_equal(stats.n_replaced_bytes, 6);
     assert_int_equal(cut_text("one\n\n          \n \n", 6, ":one\n\n|").n_empty, 3);
     assert_int_equal(cut_text("", 6, "").n_empty, 1);
-    collection all = {0};
+    OWNED(forget) collection all = {0};
     write_bytes("cut.txt", "one two three\0four", 18);
     assert_fails(pl_documents_cut(in_scratch("cut.txt"), &(pl_reading){.cut_bytes = 6},
                                   collect, &all, NULL),
                  PL_ERR_DATA, "NUL");
-    pl_buf_destroy(&all.seen);
 }
 
-/* A long text is cut into pieces that together are the text, and none is too long. Some
- * pieces contain the end of one read and the beginning of the next one. */
 PL_TEST(pieces_are_the_text_and_none_is_too_long)
 {
     enum { CUT = 1000 };
     OWNED(pl_buf_destroy) pl_buf text = {0}, again = {0};
-    collection all = {0};
+    OWNED(forget) collection all = {0};
     for (int i = 0; text.len < 1 << 20; i++)
         pl_buf_printf(&text, "word %d%s", i, i % 10 ? " " : i % 70 ? "\n" : "\n\n");
     write_bytes("long.txt", text.data, text.len);
@@ -585,7 +570,6 @@ PL_TEST(pieces_are_the_text_and_none_is_too_long)
         pl_buf_append(&again, at + 1, (size_t)(end - at - 1));
     }
     assert_same_bytes(again, text);
-    pl_buf_destroy(&all.seen);
 }
 
 PL_TEST(files_of_a_folder_are_not_cut)
@@ -615,13 +599,7 @@ PL_TEST(a_folder_is_walked_in_name_order_with_domains)
         check_read("corpus", "alpha:A|alpha:B|beta:1|own:2|beta:3|:root|");
     assert_int_equal(stats.n_files, 5);
     assert_int_equal(stats.n_skipped_files, 1);
-    collection slash = {0};
-    char path[PL_PATH_MAX];
-    snprintf(path, sizeof path, "%s/corpus/", scratch);
-    assert_ok(pl_documents_cut(path, 0, collect, &slash, NULL));
-    assert_string_equal(pl_buf_text(&slash.seen),
-                        "alpha:A|alpha:B|beta:1|own:2|beta:3|:root|");
-    pl_buf_destroy(&slash.seen);
+    check_read("corpus/", "alpha:A|alpha:B|beta:1|own:2|beta:3|:root|");
 }
 
 PL_TEST(a_folder_without_text_is_refused)
@@ -670,7 +648,6 @@ PL_TEST(the_machines_own_text_is_the_same_each_time_and_evenly_spread)
     pl_status status = pl_system_text_read(MAX, weigh, &once, &describe);
     if (status == PL_ERR_NOT_FOUND) { /* this machine has no system text */
         assert_said("apt install");
-        pl_buf_destroy(&describe);
         return;
     }
     assert_ok(status);

@@ -246,8 +246,6 @@ PL_TEST(short_windows_share_as_few_rows_as_they_can)
     assert_int_equal(rows, 1 + 4 + 12 + 2);
 }
 
-/* With thousands of documents, packing fills more than 99 % of the rows, and a second
- * sampler makes the same rows. */
 PL_TEST(packing_leaves_little_room_and_is_repeated_exactly)
 {
     enum { N = 3000, WIDE = 200 };
@@ -283,27 +281,19 @@ PL_TEST(packing_leaves_little_room_and_is_repeated_exactly)
 PL_TEST(a_sampler_without_targets_or_sense_is_refused)
 {
     pl_sampler *sampler;
-    pl_sampler_options good = {.context = T, .n_replicas = 2}, bad = good;
-    bad.skip_prefix = 100;
-    assert_fails(pl_sampler_create(tokens, &bad, &sampler), PL_ERR_DATA,
+    const pl_sampler_options none = {.context = T, .n_replicas = 2, .skip_prefix = 100},
+                             bad[] = {
+                                 {.context = T, .n_replicas = 2, .replica = 2},
+                                 {.n_replicas = 2},
+                                 {.context = T},
+                                 {.context = T, .n_replicas = 2, .skip_prefix = -1}};
+    assert_fails(pl_sampler_create(tokens, &none, &sampler), PL_ERR_DATA,
                  "prefix of 100");
     assert_null(sampler);
-    bad = good;
-    bad.replica = 2;
-    assert_int_equal(pl_sampler_create(tokens, &bad, &sampler), PL_ERR_ARG);
-    bad = good;
-    bad.context = 0;
-    assert_int_equal(pl_sampler_create(tokens, &bad, &sampler), PL_ERR_ARG);
-    bad = good;
-    bad.n_replicas = 0;
-    assert_int_equal(pl_sampler_create(tokens, &bad, &sampler), PL_ERR_ARG);
-    bad = good;
-    bad.skip_prefix = -1;
-    assert_int_equal(pl_sampler_create(tokens, &bad, &sampler), PL_ERR_ARG);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_int_equal(pl_sampler_create(tokens, &bad[i], &sampler), PL_ERR_ARG);
 }
 
-/* A blank document keeps its rows, but its targets do not count and its tokens are
- * gone. The rows of all other documents do not change. */
 PL_TEST(a_blank_document_keeps_its_place_and_counts_nothing)
 {
     enum { BLANK = 4, ROWS = 64 };

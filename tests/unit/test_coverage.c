@@ -4,16 +4,13 @@
  * on. A phase that is missing, is recorded twice, or has wrong samples must be
  * reported. */
 #include "history/history.h"
+#include "tests/support/scratch.h"
+#include "tests/support/store_fixture.h"
 #include "tests/support/tiny_arm.h"
-
-#include <stdlib.h>
-
-#include "tests/support/suite.h"
 
 enum { PATHS = 2, PHASE = 6 }; /* a phase has PHASE samples: tau 3, batch 2 */
 
 typedef struct world {
-    char dir[64];
     pl_store *store;
     pl_arm arm;
     pl_topology *topology;
@@ -23,10 +20,8 @@ typedef struct world {
 static int setup(void **state)
 {
     world *w = pl_alloc(sizeof *w);
-    char name[] = "/tmp/pl-coverage-XXXXXX";
-    if (!mkdtemp(name))
+    if (make_scratch(NULL) != 0)
         return -1;
-    pl_copy_text(w->dir, sizeof w->dir, name);
     pl_copy_text(w->arm.name, sizeof w->arm.name, "mix");
     w->arm.shape = tiny_shape(2);
     w->arm.spec = (pl_topology_spec){.n_levels = 1, .experts = {2}, .replicas = 1};
@@ -37,7 +32,7 @@ static int setup(void **state)
     *state = w;
     if (pl_topology_create(&w->arm.shape, &w->arm.spec, &w->topology) != PL_OK)
         return -1;
-    return pl_store_open(w->dir, PL_STORE_CREATE, &w->store) == PL_OK ? 0 : -1;
+    return pl_store_open(scratch, PL_STORE_CREATE, &w->store) == PL_OK ? 0 : -1;
 }
 
 static int teardown(void **state)
@@ -46,8 +41,7 @@ static int teardown(void **state)
     pl_store_close(&w->store);
     pl_topology_destroy(&w->topology);
     pl_arm_clear(&w->arm);
-    pl_status status = pl_remove_tree(w->dir);
-    return status == PL_OK ? 0 : -1;
+    return remove_scratch(NULL);
 }
 
 static pl_contribution contribution(int path, int64_t phase)
@@ -62,7 +56,7 @@ static void put_version(world *w, int module, uint64_t number,
                         const pl_contribution *list, int n)
 {
     pl_version v = {.number = number, .n_contributions = n}, head;
-    pl_txn *txn = NULL;
+    pl_txn *txn = begin(w->store);
     pl_arm_module_name(&w->arm, w->topology, module, v.module);
     if (number > 0) {
         assert_ok(pl_store_head(w->store, v.module, &head));
@@ -70,7 +64,6 @@ static void put_version(world *w, int module, uint64_t number,
         pl_version_clear(&head);
     }
     v.contributions = (pl_contribution *)(uintptr_t)list;
-    assert_ok(pl_txn_begin(w->store, &txn));
     assert_ok(pl_txn_put_blob(txn, &number, sizeof number, &v.params));
     assert_ok(pl_txn_put_version(txn, &v, (pl_keep){false, false, 0}));
     assert_ok(pl_txn_commit(&txn));
@@ -81,9 +74,8 @@ static void put_path(world *w, int path, int64_t phases)
     pl_path_state state = {.phase = phases,
                            .work.n_samples = (uint64_t)phases * PHASE,
                            .work.n_tokens = (uint64_t)phases * 50};
-    pl_txn *txn = NULL;
+    pl_txn *txn = begin(w->store);
     pl_arm_path_name(&w->arm, w->topology, path, 0, state.name);
-    assert_ok(pl_txn_begin(w->store, &txn));
     assert_ok(pl_txn_put_path(txn, &state));
     assert_ok(pl_txn_commit(&txn));
 }
@@ -202,9 +194,8 @@ FIXTURE_TEST(merged_phases_that_the_path_has_not_reached_are_ahead)
 static void put_pending(world *w, int module, const pl_contribution *c)
 {
     char name[PL_MODULE_NAME_MAX];
-    pl_txn *txn = NULL;
+    pl_txn *txn = begin(w->store);
     pl_arm_module_name(&w->arm, w->topology, module, name);
-    assert_ok(pl_txn_begin(w->store, &txn));
     assert_ok(pl_txn_put_pending(txn, name, c));
     assert_ok(pl_txn_commit(&txn));
 }
@@ -226,13 +217,10 @@ FIXTURE_TEST(pending_and_unfinished_phases_are_no_error)
 static void put_dropped(world *w, int64_t phase, const char *token)
 {
     char path[PL_MODULE_NAME_MAX], ref[2 * PL_MODULE_NAME_MAX];
-    pl_txn *txn = NULL;
     pl_arm_path_name(&w->arm, w->topology, 0, 0, path);
     snprintf(ref, sizeof ref, PL_DROPPED_REFS "%s/%lld/%s", path, (long long)phase,
              token);
-    assert_ok(pl_txn_begin(w->store, &txn));
-    assert_ok(pl_txn_put_ref(txn, ref, "-"));
-    assert_ok(pl_txn_commit(&txn));
+    commit_ref(w->store, ref, "-");
 }
 
 /* If one home alone is restored from an older backup, it has such an update again. It

@@ -45,11 +45,27 @@ static pl_backend *open_ref(void)
     return be;
 }
 
+/* The memory of the newest arrays, which forget() frees. */
+static void *kept[512];
+static int n_kept;
+
+static void *keep(size_t n_floats)
+{
+    assert_true(n_kept < (int)(sizeof kept / sizeof *kept));
+    return kept[n_kept++] = pl_alloc((n_floats + 1) * sizeof(float));
+}
+
+static void forget(void)
+{
+    while (n_kept > 0)
+        pl_free(kept[--n_kept]);
+}
+
 static uint64_t stream; /* random stream of the newest array; each has its own */
 
 static float *floats(size_t n, float scale)
 {
-    float *x = pl_alloc((n + 1) * sizeof *x);
+    float *x = keep(n);
     stream++;
     for (size_t i = 0; i < n; i++) {
         x[i] = scale * pl_random_normal(7, stream, i);
@@ -61,14 +77,14 @@ static float *floats(size_t n, float scale)
 /* Returns n activations of the backend `be` with these values. */
 static pl_act *acts(pl_backend *be, const float *values, size_t n)
 {
-    pl_act *out = pl_alloc((n + 1) * sizeof(float));
+    pl_act *out = keep(n);
     be->ops->act_from_float(be, out, values, n);
     return out;
 }
 
 static float *values_of(pl_backend *be, const pl_act *in, size_t n)
 {
-    float *out = pl_alloc((n + 1) * sizeof *out);
+    float *out = keep(n);
     be->ops->act_to_float(be, out, in, n);
     return out;
 }
@@ -99,7 +115,7 @@ static void assert_close(pl_backend *be, const float *a, const float *b, size_t 
 static void assert_acts_close(pl_backend *be, const pl_act *a, const pl_act *b,
                               size_t n)
 {
-    OWNED(free_memory) float *left = values_of(be, a, n);
+    float *left = values_of(be, a, n);
     assert_close(be, left, (const float *)(const void *)b, n);
 }
 
@@ -112,21 +128,29 @@ static void for_each_variant(void (*check)(pl_backend *be, pl_backend *ref))
             continue;
         stream = 0; /* each backend gets the same numbers */
         check(be, ref);
+        forget();
         assert_ok(be->ops->sync(be));
     }
     ref_backend_destroy(&ref);
 }
 
+/* A test of the parameters `be` and `ref`, which runs for every variant. */
+#define VARIANT_TEST(name)                                                             \
+    static void name##_of(pl_backend *be, pl_backend *ref);                            \
+    PL_TEST(name)                                                                      \
+    {                                                                                  \
+        for_each_variant(name##_of);                                                   \
+    }                                                                                  \
+    static void name##_of(pl_backend *be, __attribute__((unused)) pl_backend *ref)
+
 /* ---- exp: SwiGLU with up = 1 is the function silu(g) = g / (1 + e^-g) ---- */
 
-static void check_exp(pl_backend *be, pl_backend *ref)
+VARIANT_TEST(silu_is_exact_to_4e_7_between_minus_85_and_85)
 {
     enum { N = 1 << 16 };
-    (void)ref;
     if (be->act != PL_F32)
         return;
-    OWNED(free_memory)
-    float *gu = pl_alloc(2 * N * sizeof *gu), *out = pl_alloc(N * sizeof *out);
+    float *gu = keep(2 * N), *out = keep(N);
     for (int i = 0; i < N; i++) {
         gu[i] = -85.0f + 170.0f * (float)i / N;
         gu[N + i] = 1.0f;
@@ -138,25 +162,19 @@ static void check_exp(pl_backend *be, pl_backend *ref)
     }
 }
 
-PL_TEST(silu_is_exact_to_4e_7_between_minus_85_and_85)
-{
-    for_each_variant(check_exp);
-}
-
 /* ---- activations ---- */
 
-static void check_rounding(pl_backend *be, pl_backend *ref)
+VARIANT_TEST(activations_round_to_nearest_even_and_keep_nan)
 {
     enum { N = 1003 };
-    (void)ref;
-    OWNED(free_memory) float *x = pl_alloc(N * sizeof *x);
+    float *x = keep(N);
     for (int i = 0; i < N; i++)
         x[i] = pl_random_normal(1, 2, (uint64_t)i) * 100.0f;
     x[5] = INFINITY;
     x[6] = NAN;
     x[7] = -0.0f;
-    OWNED(free_memory) pl_act *a = acts(be, x, N);
-    OWNED(free_memory) float *back = values_of(be, a, N);
+    pl_act *a = acts(be, x, N);
+    float *back = values_of(be, a, N);
     for (int i = 0; i < N; i++) {
         const float right =
             be->act == PL_BF16 ? pl_bf16_to_float(pl_bf16_from_float(x[i])) : x[i];
@@ -165,17 +183,11 @@ static void check_rounding(pl_backend *be, pl_backend *ref)
     }
 }
 
-PL_TEST(activations_round_to_nearest_even_and_keep_nan)
-{
-    for_each_variant(check_rounding);
-}
-
 /* ---- matrices ---- */
 
 static void check_matmul_shape(pl_backend *be, pl_backend *ref, int N, int O, int I)
 {
     const size_t no = (size_t)(N * O), ni = (size_t)(N * I), oi = (size_t)(O * I);
-    OWNED(free_memory)
     float *x = floats(ni, 1), *w = floats(oi, 0.2f), *dout = floats(no, 1),
           *dx = floats(ni, 1), *dw = floats(oi, 1);
     pl_backend *both[2] = {be, ref};
@@ -190,7 +202,7 @@ static void check_matmul_shape(pl_backend *be, pl_backend *ref, int N, int O, in
         douts[i] = acts(b, dout, no);
         out[i] = acts(b, dout, no);
         sum[i] = acts(b, dx, ni);
-        dws[i] = pl_alloc(oi * sizeof(float));
+        dws[i] = keep(oi);
         memcpy(dws[i], dw, oi * sizeof(float));
         b->ops->matmul_forward(b, out[i], xs[i], weight, N, O, I);
         b->ops->matmul_dx(b, sum[i], douts[i], weight, N, O, I, true);
@@ -202,16 +214,9 @@ static void check_matmul_shape(pl_backend *be, pl_backend *ref, int N, int O, in
     assert_acts_close(be, out[0], out[1], no);
     assert_acts_close(be, sum[0], sum[1], ni);
     assert_close(be, dws[0], dws[1], oi);
-    for (int i = 0; i < 2; i++) {
-        pl_free(out[i]);
-        pl_free(sum[i]);
-        pl_free(xs[i]);
-        pl_free(douts[i]);
-        pl_free(dws[i]);
-    }
 }
 
-static void check_matmul(pl_backend *be, pl_backend *ref)
+VARIANT_TEST(products_match_and_gradients_accumulate)
 {
     check_matmul_shape(be, ref, 1, 48, 32);
     check_matmul_shape(be, ref, 2, 37, 30);
@@ -221,31 +226,20 @@ static void check_matmul(pl_backend *be, pl_backend *ref)
     check_matmul_shape(be, ref, 1043, 136, 72);
 }
 
-PL_TEST(products_match_and_gradients_accumulate)
+VARIANT_TEST(refreshed_weights_follow_their_master)
 {
-    for_each_variant(check_matmul);
-}
-
-static void check_refresh(pl_backend *be, pl_backend *ref)
-{
-    (void)ref;
     float master[4] = {1, 0, 0, 1}, out[4];
     const float x[4] = {3, 4, 5, 6};
     pl_weight *weight;
     assert_ok(be->ops->weight_create(be, master, 2, 2, &weight));
     master[0] = 2;
     be->ops->weights_refresh(be, &weight, 1);
-    OWNED(free_memory) pl_act *in = acts(be, x, 4);
+    pl_act *in = acts(be, x, 4);
     be->ops->logits(be, out, in, weight, 2, 2, 2);
     assert_float_equal(out[0], 6, 0);
     assert_float_equal(out[1], 4, 0);
     assert_float_equal(out[2], 10, 0);
     be->ops->weight_destroy(be, &weight);
-}
-
-PL_TEST(refreshed_weights_follow_their_master)
-{
-    for_each_variant(check_refresh);
 }
 
 /* ---- attention ---- */
@@ -259,9 +253,9 @@ static void run_attention(pl_backend *be, const extents *e, const float *qkv,
 {
     const size_t n_out = (size_t)(e->B * e->T * e->H * e->D);
     const size_t n_qkv = (size_t)(e->B * e->T * (e->H + 2 * e->G) * e->D);
-    OWNED(free_memory) pl_act *in = acts(be, qkv, n_qkv), *grad = acts(be, dout, n_out);
-    *out = pl_alloc(n_out * sizeof(float));
-    *lse = pl_alloc((size_t)(e->B * e->H * e->T) * sizeof(float));
+    pl_act *in = acts(be, qkv, n_qkv), *grad = acts(be, dout, n_out);
+    *out = keep(n_out);
+    *lse = keep((size_t)(e->B * e->H * e->T));
     *dqkv = acts(be, qkv, n_qkv); /* old values, which must be overwritten */
     be->ops->attention_forward(be, *out, *lse, in, NULL, e->B, e->T, e->H, e->G, e->D);
     be->ops->attention_backward(be, *dqkv, grad, in, *out, *lse, NULL, e->B, e->T, e->H,
@@ -279,16 +273,9 @@ static void check_attention_shape(pl_backend *be, pl_backend *ref, extents e)
     assert_acts_close(be, out[0], out[1], n_out);
     assert_acts_close(be, dqkv[0], dqkv[1], n_qkv);
     assert_close(be, lse[0], lse[1], (size_t)(e.B * e.H * e.T));
-    for (int i = 0; i < 2; i++) {
-        pl_free(out[i]);
-        pl_free(lse[i]);
-        pl_free(dqkv[i]);
-    }
-    pl_free(qkv);
-    pl_free(dout);
 }
 
-static void check_attention(pl_backend *be, pl_backend *ref)
+VARIANT_TEST(attention_matches_with_odd_lengths_and_grouped_keys)
 {
     const extents shapes[] = {
         {1, 1, 1, 1, 16},   {2, 33, 4, 2, 16},  {1, 64, 2, 1, 64},
@@ -299,16 +286,10 @@ static void check_attention(pl_backend *be, pl_backend *ref)
         check_attention_shape(be, ref, shapes[i]);
 }
 
-PL_TEST(attention_matches_with_odd_lengths_and_grouped_keys)
-{
-    for_each_variant(check_attention);
-}
-
-static void check_decode(pl_backend *be, pl_backend *ref)
+VARIANT_TEST(decoding_matches_at_the_first_and_last_position)
 {
     enum { N = 3, SLOTS = 2, S = 70, H = 4, G = 2, D = 24, W = (H + 2 * G) * D };
     const int32_t slot[N] = {1, 0, 1}, pos[N] = {0, 69, 1};
-    OWNED(free_memory)
     float *qkv = floats(N * W, 1.5f), *k = floats(SLOTS * S * G * D, 1),
           *v = floats(SLOTS * S * G * D, 1);
     pl_backend *both[2] = {be, ref};
@@ -318,7 +299,7 @@ static void check_decode(pl_backend *be, pl_backend *ref)
         rows[i] = acts(b, qkv, N * W);
         ks[i] = acts(b, k, SLOTS * S * G * D);
         vs[i] = acts(b, v, SLOTS * S * G * D);
-        out[i] = pl_alloc(N * H * D * sizeof(float));
+        out[i] = keep(N * H * D);
         b->ops->decode_append(b, rows[i], ks[i], vs[i], slot, pos, N, S, H, G, D, 1e4);
         b->ops->attention_decode(b, out[i], rows[i], ks[i], vs[i], slot, pos, N, S, H,
                                  G, D);
@@ -327,17 +308,6 @@ static void check_decode(pl_backend *be, pl_backend *ref)
     assert_acts_close(be, rows[0], rows[1], N * W);
     assert_acts_close(be, ks[0], ks[1], SLOTS * S * G * D);
     assert_acts_close(be, vs[0], vs[1], SLOTS * S * G * D);
-    for (int i = 0; i < 2; i++) {
-        pl_free(out[i]);
-        pl_free(rows[i]);
-        pl_free(ks[i]);
-        pl_free(vs[i]);
-    }
-}
-
-PL_TEST(decoding_matches_at_the_first_and_last_position)
-{
-    for_each_variant(check_decode);
 }
 
 /* Compares the attention of N consecutive rows of one sequence, from position `first`
@@ -346,7 +316,6 @@ static void check_piece(pl_backend *be, pl_backend *ref, int first, int N)
 {
     enum { SLOTS = 2, S = 400, H = 4, G = 2, D = 24, W = (H + 2 * G) * D };
     int32_t slot[S], pos[S];
-    OWNED(free_memory)
     float *qkv = floats((size_t)N * W, 1.5f), *k = floats(SLOTS * S * G * D, 1),
           *v = floats(SLOTS * S * G * D, 1);
     pl_backend *both[2] = {be, ref};
@@ -357,18 +326,15 @@ static void check_piece(pl_backend *be, pl_backend *ref, int first, int N)
     }
     for (int i = 0; i < 2; i++) {
         pl_backend *b = both[i];
-        OWNED(free_memory) pl_act *rows = acts(b, qkv, (size_t)N * W);
-        OWNED(free_memory)
+        pl_act *rows = acts(b, qkv, (size_t)N * W);
         pl_act *ks = acts(b, k, SLOTS * S * G * D), *vs = acts(b, v, SLOTS * S * G * D);
-        out[i] = pl_alloc((size_t)N * H * D * sizeof(float));
+        out[i] = keep((size_t)N * H * D);
         b->ops->attention_decode(b, out[i], rows, ks, vs, slot, pos, N, S, H, G, D);
     }
     assert_acts_close(be, out[0], out[1], (size_t)N * H * D);
-    pl_free(out[0]);
-    pl_free(out[1]);
 }
 
-static void check_pieces(pl_backend *be, pl_backend *ref)
+VARIANT_TEST(pieces_of_a_prompt_match_wherever_they_begin)
 {
     static const int pieces[][2] = {{0, 1},     {0, 70},   {64, 16},
                                     {64, 33},   {128, 64}, {128, 3},
@@ -377,18 +343,12 @@ static void check_pieces(pl_backend *be, pl_backend *ref)
         check_piece(be, ref, pieces[i][0], pieces[i][1]);
 }
 
-PL_TEST(pieces_of_a_prompt_match_wherever_they_begin)
-{
-    for_each_variant(check_pieces);
-}
-
 /* ---- classifier ---- */
 
-static void check_classifier(pl_backend *be, pl_backend *ref)
+VARIANT_TEST(classifier_skips_negative_targets_and_adds_to_dw)
 {
     enum { N = 300, V = 101, C = 40 };
     const float half = 0.5f;
-    OWNED(free_memory)
     float *x = floats(N * C, 1), *w = floats(V * C, 0.3f), *dw = floats(V * C, 1);
     int32_t targets[N];
     for (int n = 0; n < N; n++)
@@ -401,10 +361,10 @@ static void check_classifier(pl_backend *be, pl_backend *ref)
         pl_weight *weight;
         assert_ok(b->ops->weight_create(b, w, V, C, &weight));
         b->ops->weights_refresh(b, &weight, 1);
-        OWNED(free_memory) pl_act *xs = acts(b, x, N * C);
+        pl_act *xs = acts(b, x, N * C);
         dx[i] = acts(b, x, N * C);
-        loss[i] = pl_alloc(N * sizeof(float));
-        dws[i] = pl_alloc(V * C * sizeof(float));
+        loss[i] = keep(N);
+        dws[i] = keep(V * C);
         memcpy(dws[i], dw, V * C * sizeof(float));
         b->ops->classifier(b, loss[i], dx[i], dws[i], xs, weight, targets, &half, N, V,
                            C, true);
@@ -417,16 +377,6 @@ static void check_classifier(pl_backend *be, pl_backend *ref)
     assert_close(be, loss[0], loss[1], N);
     assert_acts_close(be, dx[0], dx[1], N * C);
     assert_close(be, dws[0], dws[1], V * C);
-    for (int i = 0; i < 2; i++) {
-        pl_free(dx[i]);
-        pl_free(loss[i]);
-        pl_free(dws[i]);
-    }
-}
-
-PL_TEST(classifier_skips_negative_targets_and_adds_to_dw)
-{
-    for_each_variant(check_classifier);
 }
 
 /* ---- threads ---- */
@@ -437,7 +387,6 @@ static void run_reductions(pl_backend *be, float *dw, float *embed, double *squa
     enum { N = 200, C = 50 };
     const extents e = {3, 40, 2, 1, 16};
     stream = 1000;
-    OWNED(free_memory)
     float *grad = floats(N * C, 1), *w = floats(C, 1), *qkv = floats(3 * 40 * 64, 1);
     float rstd[N], *lse;
     int32_t tokens[N];
@@ -445,13 +394,11 @@ static void run_reductions(pl_backend *be, float *dw, float *embed, double *squa
         rstd[n] = 0.5f;
         tokens[n] = n % 3;
     }
-    OWNED(free_memory)
     pl_act *dout = acts(be, grad, N * C), *dx = acts(be, grad, N * C), *out;
     be->ops->rmsnorm_backward(be, dx, dw, dout, dout, w, rstd, N, C, true);
     be->ops->embed_backward(be, embed, dout, tokens, N, C);
     be->ops->sum_squares(be, squares, grad, N * C);
     run_attention(be, &e, qkv, grad, &out, &lse, dqkv);
-    pl_free(lse);
 }
 
 PL_TEST(three_threads_give_the_bits_of_one)
@@ -475,8 +422,7 @@ PL_TEST(three_threads_give_the_bits_of_one)
         assert_memory_equal(embed[0], embed[1], sizeof embed[0]);
         assert_true(squares[0] == squares[1]);
         assert_memory_equal(dqkv[0], dqkv[1], 3 * 40 * 64 * 2);
-        pl_free(dqkv[0]);
-        pl_free(dqkv[1]);
+        forget();
     }
 }
 
@@ -497,15 +443,13 @@ PL_TEST(own_gradients_of_weights_do_not_depend_on_threads)
             skip();
         }
         stream = 3000;
-        OWNED(free_memory) float *dout = floats(N * O, 1), *x = floats(N * I, 1);
-        OWNED(free_memory)
+        float *dout = floats(N * O, 1), *x = floats(N * I, 1);
         pl_act *douts = acts(be, dout, N * O), *xs = acts(be, x, N * I);
         dw[j] = floats(O * I, 1);
         be->ops->matmul_dw(be, dw[j], douts, xs, N, O, I, true);
     }
     assert_memory_equal(dw[0], dw[1], O * I * sizeof(float));
-    pl_free(dw[0]);
-    pl_free(dw[1]);
+    forget();
 }
 
 /* ---- products of few rows, also with weights of one byte (bytes_cpu.c) ---- */
@@ -563,9 +507,9 @@ static void check_few(pl_backend *be)
     pl_weight *weight = NULL;
     const bool bytes = strstr(be->device, " int8 ") != NULL;
     stream = 4000;
-    OWNED(free_memory) float *x = whole_steps(BYTES_N), *w = whole_steps(BYTES_O);
+    float *x = whole_steps(BYTES_N), *w = whole_steps(BYTES_O);
     float out[BYTES_N * BYTES_O], want[BYTES_N * BYTES_O], alone[BYTES_O];
-    OWNED(free_memory) pl_act *xs = acts(be, x, BYTES_N * BYTES_I);
+    pl_act *xs = acts(be, x, BYTES_N * BYTES_I);
     if (bytes)
         multiply_bytes(want, x, w);
     assert_ok(be->ops->weight_create(be, w, BYTES_O, BYTES_I, &weight));
@@ -574,7 +518,7 @@ static void check_few(pl_backend *be)
     if (bytes && !(error(out, want, BYTES_N * BYTES_O) < 1e-11))
         fail_msg("%s: error %g", be->device, error(out, want, BYTES_N * BYTES_O));
     for (int n = 0; n < BYTES_N; n++) {
-        OWNED(free_memory) pl_act *row = acts(be, x + n * BYTES_I, BYTES_I);
+        pl_act *row = acts(be, x + n * BYTES_I, BYTES_I);
         be->ops->logits(be, alone, row, weight, 1, BYTES_O, BYTES_I);
         assert_memory_equal(alone, out + n * BYTES_O, sizeof alone);
     }
@@ -592,13 +536,14 @@ PL_TEST(few_rows_on_every_instruction_set)
         if (be == NULL)
             continue;
         check_few(be);
+        forget();
         assert_ok(be->ops->sync(be));
     }
 }
 
 /* ---- optimizer ---- */
 
-static void check_adamw(pl_backend *be, pl_backend *ref)
+VARIANT_TEST(adamw_matches_and_clears_the_gradient)
 {
     enum { N = (1 << 14) + 21 };
     const pl_adamw adam = {1e-2f, 0.9f, 0.95f, 1e-8f, 0.1f, 3};
@@ -622,22 +567,11 @@ static void check_adamw(pl_backend *be, pl_backend *ref)
     assert_true(error(v[0], v[1], N) < 1e-12);
     for (int j = 0; j < N; j++)
         assert_true(g[0][j] == 0);
-    for (int i = 0; i < 2; i++) {
-        pl_free(p[i]);
-        pl_free(m[i]);
-        pl_free(v[i]);
-        pl_free(g[i]);
-    }
-}
-
-PL_TEST(adamw_matches_and_clears_the_gradient)
-{
-    for_each_variant(check_adamw);
 }
 
 /* ---- norm and rope with sizes that are not multiples of a vector's length ---- */
 
-static void check_rows(pl_backend *be, pl_backend *ref)
+VARIANT_TEST(rows_that_fill_no_vector_match_and_rope_inverts)
 {
     enum { N = 70, C = 42, H = 2, G = 1, D = 18, QKV = 2 * 35 * (H + 2 * G) * D };
     float *x = floats(N * C, 1), *res = floats(N * C, 1), *w = floats(C, 1),
@@ -646,7 +580,7 @@ static void check_rows(pl_backend *be, pl_backend *ref)
     pl_act *xs[2], *out[2], *dx[2], *turned[2];
     for (int i = 0; i < 2; i++) {
         pl_backend *b = both[i];
-        OWNED(free_memory) pl_act *residual = acts(b, res, N * C);
+        pl_act *residual = acts(b, res, N * C);
         xs[i] = acts(b, x, N * C);
         out[i] = acts(b, x, N * C);
         dx[i] = acts(b, x, N * C);
@@ -663,21 +597,6 @@ static void check_rows(pl_backend *be, pl_backend *ref)
     assert_close(be, dw[0], dw[1], C);
     be->ops->rope(be, turned[0], NULL, 2, 35, H, G, D, 10000.0, 3, -1);
     assert_acts_close(be, turned[0], (const pl_act *)(const void *)qkv, QKV);
-    for (int i = 0; i < 2; i++) {
-        pl_free(xs[i]);
-        pl_free(out[i]);
-        pl_free(dx[i]);
-        pl_free(turned[i]);
-    }
-    pl_free(x);
-    pl_free(res);
-    pl_free(w);
-    pl_free(qkv);
-}
-
-PL_TEST(rows_that_fill_no_vector_match_and_rope_inverts)
-{
-    for_each_variant(check_rows);
 }
 
 /* ---- create ---- */

@@ -10,7 +10,8 @@
 #include <unistd.h>
 #include <zmq.h>
 
-#include "tests/support/suite.h"
+#include "tests/support/key_edits.h"
+#include "tests/support/scratch.h"
 
 enum { WAIT_MS = 60000, TYPE_ASK = 2, TYPE_COMMAND = 12, LONG_MS = 60000 };
 
@@ -44,20 +45,10 @@ static unsigned cost(uint16_t type)
 }
 
 typedef struct fixture {
-    char folder[32], list[64], address[PL_ADDRESS_MAX];
+    char list[80], address[PL_ADDRESS_MAX];
     pl_keypair server_keys, worker, admin, stranger;
     pl_socket *server;
 } fixture;
-
-static pl_status put_entry(pl_key_list *list, void *context)
-{
-    return pl_key_list_put(list, context);
-}
-
-static pl_status drop_key(pl_key_list *list, void *context)
-{
-    return pl_key_list_drop(list, context) ? PL_OK : PL_ERR_NOT_FOUND;
-}
 
 static void allow(const fixture *f, const pl_keypair *pair, pl_key_role role)
 {
@@ -68,9 +59,8 @@ static void allow(const fixture *f, const pl_keypair *pair, pl_key_role role)
 static int set_up(void **state)
 {
     fixture *f = pl_alloc(sizeof *f);
-    snprintf(f->folder, sizeof f->folder, "/tmp/pl-curve-XXXXXX");
-    assert_non_null(mkdtemp(f->folder));
-    snprintf(f->list, sizeof f->list, "%s/allow", f->folder);
+    assert_int_equal(make_scratch(NULL), 0);
+    pl_copy_text(f->list, sizeof f->list, in_scratch("allow"));
     pl_keypair *pairs[] = {&f->server_keys, &f->worker, &f->admin, &f->stranger};
     for (int i = 0; i < 4; i++)
         pl_keypair_create(pairs[i]);
@@ -99,8 +89,7 @@ static int tear_down(void **state)
     pl_wire_shutdown();
     pl_wire_keys(NULL);
     assert_false(pl_gate_is_open());
-    assert_ok(pl_remove_tree(f->folder));
-    return 0;
+    return remove_scratch(NULL);
 }
 
 /* Sends a question of this type. Runs the loops of both sides until the client has an
@@ -131,6 +120,12 @@ static pl_status converse(const fixture *f, pl_socket *client, uint16_t type,
         status = pl_fail((pl_status)pl_get_u64(&r, 1, 0), "%s", text);
     }
     return status;
+}
+
+static pl_status ask(const fixture *f, pl_socket *client)
+{
+    pl_peer peer;
+    return converse(f, client, TYPE_ASK, &peer);
 }
 
 static pl_socket *connect_as(const fixture *f, const pl_keypair *keys)
@@ -188,10 +183,8 @@ WITH_SERVER(a_key_that_asks_too_much_is_not_heard)
 WITH_SERVER(an_unknown_key_is_refused_on_both_sides)
 {
     OWNED(pl_wire_close) pl_socket *client = connect_as(f, &f->stranger);
-    pl_peer peer;
     char key[PL_PUBKEY_TEXT];
-    assert_fails(converse(f, client, TYPE_ASK, &peer), PL_ERR_NOPERM,
-                 "refuses the key");
+    assert_fails(ask(f, client), PL_ERR_NOPERM, "refuses the key");
     assert_int_equal(atomic_load(&n_refused), 1);
     pl_pubkey_format(&f->stranger.open, key);
     assert_string_equal(last_key, key);
@@ -201,9 +194,8 @@ WITH_SERVER(an_unknown_key_is_refused_on_both_sides)
  * keys twice per second, if it gets a processor. */
 static void await_status(const fixture *f, pl_socket *client, pl_status want)
 {
-    pl_peer peer;
     const int64_t end = pl_now_ms() + WAIT_MS;
-    while (converse(f, client, TYPE_ASK, &peer) != want) {
+    while (ask(f, client) != want) {
         assert_true(pl_now_ms() < end);
         pl_sleep_ms(50);
     }
@@ -212,11 +204,10 @@ static void await_status(const fixture *f, pl_socket *client, pl_status want)
 WITH_SERVER(a_key_that_is_added_works_at_once_and_one_taken_out_no_more)
 {
     OWNED(pl_wire_close) pl_socket *client;
-    pl_peer peer;
     pl_pubkey key = f->stranger.open;
     allow(f, &f->stranger, PL_AS_WORKER);
     client = connect_as(f, &f->stranger);
-    assert_ok(converse(f, client, TYPE_ASK, &peer));
+    assert_ok(ask(f, client));
     assert_ok(pl_key_list_edit(f->list, drop_key, &key));
     await_status(f, client, PL_ERR_NOPERM);
     assert_said("taken out");
@@ -224,8 +215,7 @@ WITH_SERVER(a_key_that_is_added_works_at_once_and_one_taken_out_no_more)
     assert_int_equal(pl_wire_refused(f->server), 1);
     pl_wire_close(&client);
     client = connect_as(f, &f->stranger);
-    assert_fails(converse(f, client, TYPE_ASK, &peer), PL_ERR_NOPERM,
-                 "refuses the key");
+    assert_fails(ask(f, client), PL_ERR_NOPERM, "refuses the key");
 }
 
 /* ---- large messages travel in pieces ---- */
@@ -350,23 +340,16 @@ WITH_SERVER(what_ails_a_server_is_told_to_its_own_processes_alone)
     assert_string_equal(last_reason, secret);
 }
 
-static pl_status revoke_key(pl_key_list *list, void *context)
-{
-    return pl_key_list_revoke(list, context) ? PL_OK : PL_ERR_NOT_FOUND;
-}
-
 WITH_SERVER(a_key_that_is_revoked_is_refused_like_one_that_is_not_there)
 {
     OWNED(pl_wire_close) pl_socket *client = connect_as(f, &f->worker);
-    pl_peer peer;
     pl_pubkey key = f->worker.open;
-    assert_ok(converse(f, client, TYPE_ASK, &peer));
+    assert_ok(ask(f, client));
     assert_ok(pl_key_list_edit(f->list, revoke_key, &key));
     await_status(f, client, PL_ERR_NOPERM);
     pl_wire_close(&client);
     client = connect_as(f, &f->worker);
-    assert_fails(converse(f, client, TYPE_ASK, &peer), PL_ERR_NOPERM,
-                 "refuses the key");
+    assert_fails(ask(f, client), PL_ERR_NOPERM, "refuses the key");
 }
 
 WITH_SERVER(a_message_that_the_role_does_not_allow_never_reaches_the_caller)
@@ -385,14 +368,12 @@ WITH_SERVER(a_message_that_the_role_does_not_allow_never_reaches_the_caller)
 WITH_SERVER(a_server_with_another_key_than_the_address_is_found_out)
 {
     OWNED(pl_wire_close) pl_socket *client;
-    pl_peer peer;
     pl_address at;
     char wrong[PL_ADDRESS_MAX];
     assert_ok(pl_address_parse(f->address, &at));
     pl_address_format(&at, "", &f->stranger.open, wrong);
     assert_ok(pl_wire_connect_as(wrong, &f->worker, &client));
-    assert_fails(converse(f, client, TYPE_ASK, &peer), PL_ERR_NOPERM,
-                 "does not have the key");
+    assert_fails(ask(f, client), PL_ERR_NOPERM, "does not have the key");
     assert_true(atomic_load(&n_refused) >= 1);
 }
 
@@ -463,28 +444,26 @@ WITH_SERVER(other_machines_reach_an_encrypted_socket_by_its_key)
 
 WITH_SERVER(whoever_is_admitted_beside_the_list_gets_in)
 {
-    pl_peer peer;
     pl_gate_admit(&f->stranger.open, PL_AS_WORKER);
     pl_sleep_ms(100);
     OWNED(pl_wire_close) pl_socket *client = connect_as(f, &f->stranger);
-    assert_ok(converse(f, client, TYPE_ASK, &peer));
+    assert_ok(ask(f, client));
 }
 
 WITH_SERVER(a_bad_line_of_the_list_stops_nobody_else)
 {
     pl_socket *client, *stranger;
-    pl_peer peer;
     pl_pubkey key = f->worker.open;
     FILE *out = fopen(f->list, "a");
     fprintf(out, "worker %.43s 0 0 zero\n",
             "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA");
     fclose(out);
     client = connect_as(f, &f->worker);
-    assert_ok(converse(f, client, TYPE_ASK, &peer));
+    assert_ok(ask(f, client));
     assert_non_null(strstr(last_trouble, "line 4"));
     allow(f, &f->stranger, PL_AS_WORKER);
     stranger = connect_as(f, &f->stranger);
-    assert_ok(converse(f, stranger, TYPE_ASK, &peer));
+    assert_ok(ask(f, stranger));
     assert_ok(pl_key_list_edit(f->list, revoke_key, &key));
     await_status(f, client, PL_ERR_NOPERM);
     pl_wire_close(&client);
@@ -496,35 +475,33 @@ WITH_SERVER(a_bad_line_of_the_list_stops_nobody_else)
 WITH_SERVER(while_the_list_cannot_be_read_only_own_keys_connect)
 {
     pl_socket *before, *after, *own;
-    pl_peer peer;
     pl_key_entry e = {.key = f->stranger.open, .role = PL_AS_WORKER};
-    char kept[64];
-    snprintf(kept, sizeof kept, "%.50s/kept", f->folder);
+    const char *kept = in_scratch("kept");
     pl_copy_text(e.name, sizeof e.name, PL_KEY_OWN "worker");
     assert_ok(pl_key_list_edit(f->list, put_entry, &e));
     before = connect_as(f, &f->worker);
-    assert_ok(converse(f, before, TYPE_ASK, &peer));
+    assert_ok(ask(f, before));
     assert_int_equal(rename(f->list, kept), 0);
     assert_int_equal(mkdir(f->list, 0700), 0); /* now even root cannot read the list */
     for (int i = 0; i < 1200 && !strstr(last_trouble, "revoking has no effect"); i++) {
-        assert_ok(converse(f, before, TYPE_ASK, &peer));
+        assert_ok(ask(f, before));
         pl_sleep_ms(50);
     }
     assert_non_null(strstr(last_trouble, "revoking has no effect"));
-    assert_ok(converse(f, before, TYPE_ASK, &peer));
+    assert_ok(ask(f, before));
     own = connect_as(f, &f->stranger);
-    assert_ok(converse(f, own, TYPE_ASK, &peer));
+    assert_ok(ask(f, own));
     after = connect_as(f, &f->admin);
-    assert_int_equal(converse(f, after, TYPE_ASK, &peer), PL_ERR_NOPERM);
+    assert_int_equal(ask(f, after), PL_ERR_NOPERM);
     pl_wire_close(&after);
     assert_int_equal(rmdir(f->list), 0);
     pl_sleep_ms(700); /* a list that is missing has the same effect */
-    assert_ok(converse(f, before, TYPE_ASK, &peer));
+    assert_ok(ask(f, before));
     assert_int_equal(rename(kept, f->list), 0);
     pl_status status = PL_ERR_TIMEOUT;
     for (int i = 0; i < 1200 && status != PL_OK; i++, pl_sleep_ms(50)) {
         after = connect_as(f, &f->admin);
-        status = converse(f, after, TYPE_ASK, &peer);
+        status = ask(f, after);
         pl_wire_close(&after);
     }
     assert_ok(status);

@@ -2,6 +2,7 @@
 /* Tests prompts so long that a decoder reads them in several pieces. Their logits must
  * be nearly those of reading token by token. If the caller gives the pieces one by one,
  * the logits must have the same bytes as for the whole prompt. */
+#include "tests/support/shape.h"
 #include "tests/support/pairs.h"
 
 enum { VOCAB = 131, CONTEXT = 1100, SLOTS = 2 };
@@ -11,17 +12,8 @@ enum { N_LENGTHS = sizeof lengths / sizeof lengths[0] };
 
 static pl_topology *small_topology(void)
 {
-    const pl_shape shape = {.vocab = VOCAB,
-                            .width = 48,
-                            .n_heads = 4,
-                            .n_kv_heads = 2,
-                            .head_size = 12,
-                            .ffn = 72,
-                            .n_blocks = 2,
-                            .context = CONTEXT,
-                            .tied = true,
-                            .rope_theta = 10000.0,
-                            .norm_eps = 1e-5};
+    const pl_shape shape =
+        SHAPE(VOCAB, 48, 4, 2, 12, 72, 2, CONTEXT, .tied = true, .rope_theta = 10000.0);
     return one_path(&shape);
 }
 
@@ -81,7 +73,7 @@ static float (*read_by_token(pl_backend *ref, const pl_topology *t,
     return each;
 }
 
-static void check_lengths(const pair *p)
+PAIR_TEST(long_prompts_give_the_logits_of_single_tokens)
 {
     int32_t tokens[CONTEXT];
     float got[VOCAB];
@@ -104,11 +96,6 @@ static void check_lengths(const pair *p)
             fail_msg("%s: a prompt of %d tokens: error %g", p->label, n, error);
     }
     check_losses(p, d, tokens, each);
-}
-
-PL_TEST(long_prompts_give_the_logits_of_single_tokens)
-{
-    for_each_backend(check_lengths);
 }
 
 static void check_pieces(pl_backend *be, const char *what)
@@ -177,8 +164,6 @@ static void check_losses_of_logits(pl_backend *be)
         assert_true(fabsf(losses[i] - wanted[i]) < 1e-3f * (1 + wanted[i]));
 }
 
-/* pl_decoder_prefill_losses must give the losses that follow from the logits of
- * pl_decoder_prefill_all, in each precision that this machine has. */
 PL_TEST(losses_are_those_of_the_logits)
 {
     static const char *const precisions[] = {"f32", "bf16", "int8"};

@@ -21,8 +21,7 @@ static const dial_facts two_cores = {
 
 static dial_choice chosen(const dial_facts *f)
 {
-    dial_choice c;
-    memset(&c, 0, sizeof c);
+    dial_choice c = {0};
     dial_choose(f, &c);
     return c;
 }

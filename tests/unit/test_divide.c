@@ -63,7 +63,7 @@ static void put_module(pl_store *store, int m)
     assert_ok(pl_txn_commit(&txn));
 }
 
-static void put_object(pl_txn *txn, const char *name, uint64_t seed)
+static void put_seeded(pl_txn *txn, const char *name, uint64_t seed)
 {
     const pl_hash blob = put_bytes(txn, seed, 700);
     assert_ok(pl_txn_put_object(txn, name, &blob));
@@ -75,12 +75,10 @@ static void put_own(pl_store *store, int home)
     char epoch[16];
     OWNED(pl_arm_clear) pl_arm arm;
     OWNED(pl_buf_destroy) pl_buf bytes = {0};
-    pl_hash blob;
     pl_txn *txn = begin(store);
     define_grid(&arm, "f32");
     pl_arm_encode(&arm, &bytes);
-    assert_ok(pl_txn_put_blob(txn, bytes.data, bytes.len, &blob));
-    assert_ok(pl_txn_put_object(txn, "arm/mix", &blob));
+    put_object(txn, "arm/mix", bytes.data, bytes.len);
     snprintf(epoch, sizeof epoch, "%d", home == 1 ? 9 : 5);
     assert_ok(pl_txn_put_ref(txn, EPOCH, epoch));
     assert_ok(pl_txn_put_ref(txn, "sys/rolled-back", "17"));
@@ -119,12 +117,12 @@ static void make_job(const char *folder, int n)
         pl_txn *txn = begin(store);
         for (int i = 0; i < OBJECTS; i++)
             if (pl_home_of(objects[i], n) == home)
-                put_object(txn, objects[i], 5000 + (uint64_t)i);
+                put_seeded(txn, objects[i], 5000 + (uint64_t)i);
         if (pl_home_of("mix/p00.r0", n) == home) {
             put_path(txn, "mix/p00.r0");
-            put_object(txn, AUDIT, 6000);
+            put_seeded(txn, AUDIT, 6000);
             for (int phase = 1; phase <= STATES; phase++)
-                put_object(txn, state_name(phase), 7000 + (uint64_t)phase);
+                put_seeded(txn, state_name(phase), 7000 + (uint64_t)phase);
             assert_ok(pl_txn_put_ref(txn, AUDIT, "an open audit"));
         }
         if (pl_home_of("finished", n) == home)
@@ -134,15 +132,6 @@ static void make_job(const char *folder, int n)
 }
 
 /* ---- checks ---- */
-static void assert_ref(pl_store *store, const char *name, const char *expected)
-{
-    OWNED(pl_buf_destroy) pl_buf target = {0};
-    const pl_status status = pl_store_get_ref(store, name, &target);
-    assert_int_equal(status, expected ? PL_OK : PL_ERR_NOT_FOUND);
-    if (expected)
-        assert_string_equal(pl_buf_text(&target), expected);
-}
-
 static pl_status count_pending(void *context, const char *module,
                                const pl_contribution *c)
 {
@@ -177,17 +166,10 @@ static void check_module(pl_store *store, int m)
     assert_int_equal(n_pending, m == WAITING);
 }
 
-static void say(void *context, const char *sentence)
-{
-    (void)context;
-    fail_msg("%s", sentence);
-}
-
 static void check_home(pl_store *store, int home, int n)
 {
     pl_path_state path;
     pl_object object;
-    pl_audit_report report;
     for (int m = 0; m < MODULES; m++)
         if (pl_home_of(modules[m], n) == home)
             check_module(store, m);
@@ -214,8 +196,7 @@ static void check_home(pl_store *store, int home, int n)
     assert_ref(store, FENCED, "- two said no");
     assert_ref(store, "sys/rolled-back", NULL);
     assert_ok(pl_store_check_placement(store));
-    assert_ok(pl_store_audit(store, true, say, NULL, &report));
-    assert_int_equal(report.n_problems, 0);
+    assert_whole(store);
 }
 
 /* Checks the copy of a job. */
@@ -230,10 +211,8 @@ static void check_job(const char *folder, int n)
     }
 }
 
-#define FOLDER_TEST(name) PL_TEST_WITH(name, make_folder, drop_folder)
-
 /* ---- tests of the copy ---- */
-FOLDER_TEST(every_name_goes_to_the_home_of_its_hash)
+STORE_TEST(every_name_goes_to_the_home_of_its_hash)
 {
     static const int numbers[] = {2, MOST, 1, 3};
     char was[PL_PATH_MAX], is[PL_PATH_MAX], name[16];
@@ -252,7 +231,7 @@ FOLDER_TEST(every_name_goes_to_the_home_of_its_hash)
 
 /* Version 3 says that it is a rollback, but this release has no record of it. The copy
  * must not make it true. (tests/job/check.sh has a rollback by an older release.) */
-FOLDER_TEST(a_rollback_that_nobody_made_gets_no_record_in_the_copy)
+STORE_TEST(a_rollback_that_nobody_made_gets_no_record_in_the_copy)
 {
     char was[PL_PATH_MAX], is[PL_PATH_MAX];
     pl_divide_report report;
@@ -288,7 +267,7 @@ FOLDER_TEST(a_rollback_that_nobody_made_gets_no_record_in_the_copy)
 
 /* An earlier release moved names between homes, and left notes. Of two copies of a
  * name, the newest note says which one is valid. */
-FOLDER_TEST(notes_of_an_earlier_release_say_which_copy_is_valid)
+STORE_TEST(notes_of_an_earlier_release_say_which_copy_is_valid)
 {
     char was[PL_PATH_MAX], is[PL_PATH_MAX], part[PL_PATH_MAX];
     static const char *const notes[3] = {"2 3", "here 2", "here 3"};
@@ -303,7 +282,7 @@ FOLDER_TEST(notes_of_an_earlier_release_say_which_copy_is_valid)
         if (i > 0)
             commit_version(store, "mix/L1.E0", 0, (uint64_t)i, 3000);
         pl_txn *txn = begin(store);
-        put_object(txn, "arm/mix", 1);
+        put_seeded(txn, "arm/mix", 1);
         assert_ok(pl_txn_put_ref(txn, "at/mix/L1.E0", notes[i]));
         assert_ok(pl_txn_put_ref(txn, "sys/places", "0 2 1 1 5"));
         assert_ok(pl_txn_commit(&txn));
@@ -316,7 +295,7 @@ FOLDER_TEST(notes_of_an_earlier_release_say_which_copy_is_valid)
 }
 
 /* The name would be in no home of the copy, and the old store is deleted. */
-FOLDER_TEST(a_note_that_names_a_home_without_the_name_is_refused)
+STORE_TEST(a_note_that_names_a_home_without_the_name_is_refused)
 {
     static const char *const notes[] = {"1 7", "2 7", "-1 7"};
     char was[PL_PATH_MAX], is[PL_PATH_MAX], part[PL_PATH_MAX], number[8];
@@ -325,10 +304,7 @@ FOLDER_TEST(a_note_that_names_a_home_without_the_name_is_refused)
     make_job(pl_join(was, *state, "was"), 2);
     for (int i = 0; i < 3; i++) {
         pl_store *store = open_store(pl_store_part(was, home, part), PL_STORE_WRITE);
-        pl_txn *txn = begin(store);
-        assert_ok(pl_txn_put_ref(txn, "at/mix/L1.E0",
-                                 i == 0 && home == 1 ? "0 7" : notes[i]));
-        assert_ok(pl_txn_commit(&txn));
+        commit_ref(store, "at/mix/L1.E0", i == 0 && home == 1 ? "0 7" : notes[i]);
         pl_store_close(&store);
         snprintf(number, sizeof number, "%d", i);
         assert_fails(pl_store_divide(was, pl_join(is, *state, number), 3, &report),
@@ -336,7 +312,7 @@ FOLDER_TEST(a_note_that_names_a_home_without_the_name_is_refused)
     }
 }
 
-FOLDER_TEST(a_missing_home_is_not_left_out)
+STORE_TEST(a_missing_home_is_not_left_out)
 {
     char was[PL_PATH_MAX], is[PL_PATH_MAX], part[PL_PATH_MAX];
     pl_divide_report report;

@@ -1,4 +1,5 @@
 /* folder: eval; label: unit */
+#include "tests/support/shape.h"
 #include "tests/support/corpus_support.h"
 #include "eval/eval.h"
 #include <math.h>
@@ -32,17 +33,8 @@ static pl_status give_params(void *context, int path, float *params)
 static int open_all(void **state)
 {
     (void)state;
-    pl_shape shape = {.vocab = VOCAB,
-                      .width = 12,
-                      .n_heads = 2,
-                      .n_kv_heads = 2,
-                      .head_size = 6,
-                      .ffn = 16,
-                      .n_blocks = 1,
-                      .context = T,
-                      .tied = true,
-                      .rope_theta = 100.0,
-                      .norm_eps = 1e-5};
+    pl_shape shape =
+        SHAPE(VOCAB, 12, 2, 2, 6, 16, 1, T, .tied = true, .rope_theta = 100.0);
     pl_topology_spec spec = {.replicas = 1};
     build_tokens(lens, N_DOCS, VOCAB, &file);
     return pl_tokens_view(file.data, file.len, "test", &tokens) == PL_OK &&
@@ -252,6 +244,12 @@ PL_TEST(losses_of_targets_add_up_to_the_scores)
     }
 }
 
+#define DOCUMENT(losses_, P, T_, prefix_, window_, ...)                                \
+    {                                                                                  \
+        .losses = losses_, .stride = T_, .n_paths = P, .n_targets = T_,                \
+        .prefix = prefix_, .window = window_, __VA_ARGS__                              \
+    }
+
 /* Compares the ways to choose a path on the losses of two paths and seven targets. The
  * first two targets are in the prefix, and windows have three targets. The expected
  * values were worked out by hand. */
@@ -259,13 +257,7 @@ PL_TEST(ways_to_choose_are_compared_on_one_matrix)
 {
     const float losses[] = {1, 2, 1, 9, 1, 1, 1,  /* path 0 */
                             2, 2, 2, 1, 1, 2, 3}; /* path 1 */
-    const pl_route_document d = {.losses = losses,
-                                 .stride = 7,
-                                 .n_paths = 2,
-                                 .n_targets = 7,
-                                 .prefix = 3,
-                                 .window = 3,
-                                 .router_path = 1};
+    const pl_route_document d = DOCUMENT(losses, 2, 7, 3, 3, .router_path = 1);
     pl_score scores[PL_ROUTE_COUNT];
     pl_likeliest likeliest;
     pl_route_choose(&d, scores, &likeliest);
@@ -296,12 +288,7 @@ PL_TEST(later_text_does_not_choose_a_path)
         losses[0][t] = 1;
         losses[1][t] = 2;
     }
-    pl_route_document d = {.losses = losses[0],
-                           .stride = 9,
-                           .n_paths = 2,
-                           .n_targets = 9,
-                           .prefix = 2,
-                           .window = 3};
+    pl_route_document d = DOCUMENT(losses[0], 2, 9, 2, 3, .gate = NULL);
     pl_route_choose(&d, before, &likeliest);
     losses[0][8] = 100;
     pl_route_choose(&d, after, &likeliest);
@@ -312,13 +299,7 @@ PL_TEST(later_text_does_not_choose_a_path)
 PL_TEST(a_prefix_without_targets_goes_by_the_router)
 {
     const float losses[] = {1, 1, 5, 5};
-    const pl_route_document d = {.losses = losses,
-                                 .stride = 2,
-                                 .n_paths = 2,
-                                 .n_targets = 2,
-                                 .prefix = 1,
-                                 .window = 3,
-                                 .router_path = 1};
+    const pl_route_document d = DOCUMENT(losses, 2, 2, 1, 3, .router_path = 1);
     pl_score scores[PL_ROUTE_COUNT];
     pl_likeliest likeliest;
     pl_route_choose(&d, scores, &likeliest);
@@ -340,12 +321,7 @@ PL_TEST(rerouted_is_the_rule_of_generate)
         losses[i] =
             (float)(random >> 24) / 64 + (i / N == i % N / 60 % P ? 0.0f : 1.5f);
     }
-    const pl_route_document d = {.losses = losses,
-                                 .stride = N,
-                                 .n_paths = P,
-                                 .n_targets = N,
-                                 .prefix = FIRST,
-                                 .window = 32};
+    const pl_route_document d = DOCUMENT(losses, P, N, FIRST, 32, .gate = NULL);
     pl_score scores[PL_ROUTE_COUNT];
     pl_likeliest likeliest;
     double against[P] = {0}, nats = 0;
@@ -380,12 +356,7 @@ static const float changing[] = {1, 1, 1, 1, 9, 9, 9, 9,  /* path 0 */
 
 static pl_route_document changing_document(void)
 {
-    return (pl_route_document){.losses = changing,
-                               .stride = 8,
-                               .n_paths = 2,
-                               .n_targets = 8,
-                               .prefix = 2,
-                               .window = 8};
+    return (pl_route_document)DOCUMENT(changing, 2, 8, 2, 8, .gate = NULL);
 }
 
 /* Piece 0, targets 1..3, has the given path 0. After targets 0..3 the losses are 4 nats
@@ -482,13 +453,8 @@ PL_TEST(a_gate_changes_its_path_after_sixteen_nats)
         gate[0][t] = t < HALF ? 0 : 1;
         gate[1][t] = t < HALF ? 1 : 0;
     }
-    const pl_route_document d = {.losses = losses[0],
-                                 .stride = TARGETS,
-                                 .n_paths = 2,
-                                 .n_targets = TARGETS,
-                                 .prefix = 2,
-                                 .window = TARGETS,
-                                 .gate = gate[0]};
+    const pl_route_document d =
+        DOCUMENT(losses[0], 2, TARGETS, 2, TARGETS, .gate = gate[0]);
     pl_every_choice c;
     pl_route_every(&d, 0, 1, &c);
     assert_true(c.gate.score.nats == HALF - 1 + 17);
@@ -500,12 +466,7 @@ PL_TEST(text_after_a_choice_does_not_change_it)
     enum { N = 40, W = 4 };
     float losses[2][N];
     pl_every_choice before, after;
-    pl_route_document d = {.losses = losses[0],
-                           .stride = N,
-                           .n_paths = 2,
-                           .n_targets = N,
-                           .prefix = 1,
-                           .window = 8};
+    pl_route_document d = DOCUMENT(losses[0], 2, N, 1, 8, .gate = NULL);
     for (int t = 0; t < N; ++t) {
         losses[0][t] = (float)(1 + t % 7);
         losses[1][t] = (float)(1 + t % 5);
@@ -526,6 +487,20 @@ PL_TEST(text_after_a_choice_does_not_change_it)
     }
 }
 
+static pl_route_job route_all(pl_scorer *scorer, const int *path_of, int *n_asked,
+                              size_t most_bytes)
+{
+    return (pl_route_job){.scorer = scorer,
+                          .tokens = tokens,
+                          .docs = all,
+                          .path_of = path_of,
+                          .n = N_DOCS,
+                          .prefix = PREFIX,
+                          .params = give_params,
+                          .context = n_asked,
+                          .most_bytes = most_bytes};
+}
+
 /* Uses losses of real models. If W is longer than the text, the path is chosen once, so
  * `history` equals PL_ROUTE_LIKELIHOOD, and `oracle` equals PL_ROUTE_BEST. The oracle
  * chooses by the losses of the piece itself, so smaller pieces that divide larger ones
@@ -538,17 +513,10 @@ PL_TEST(smaller_pieces_are_no_worse_in_hindsight)
     pl_score ways[PL_ROUTE_COUNT * N_DOCS];
     pl_every_choice every[4 * N_DOCS];
     OWNED(pl_scorer_destroy) pl_scorer *scorer = open_scorer(1, 2, 1);
-    const pl_route_job job = {.scorer = scorer,
-                              .tokens = tokens,
-                              .docs = all,
-                              .path_of = path_of,
-                              .n = N_DOCS,
-                              .prefix = PREFIX,
-                              .params = give_params,
-                              .context = n_asked,
-                              .most_bytes = 600,
-                              .every = {1000, 8, 4, 2},
-                              .n_every = 4};
+    pl_route_job job = route_all(scorer, path_of, n_asked, 600);
+    const int pieces[] = {1000, 8, 4, 2};
+    memcpy(job.every, pieces, sizeof pieces);
+    job.n_every = 4;
     const pl_routes out = {.scores = ways, .likeliest = chosen, .every = every};
     assert_ok(pl_score_routes(&job, &out));
     for (int d = 0; d < N_DOCS; ++d) {
@@ -566,9 +534,6 @@ PL_TEST(smaller_pieces_are_no_worse_in_hindsight)
     }
 }
 
-/* The scores must not depend on the limit of memory (most_bytes), except for rounding.
- * Those of PL_ROUTE_ROUTER must also equal the scores of each document by its given
- * path. */
 PL_TEST(routes_do_not_depend_on_the_memory_they_get)
 {
     enum { WAYS = PL_ROUTE_COUNT * N_DOCS };
@@ -579,15 +544,7 @@ PL_TEST(routes_do_not_depend_on_the_memory_they_get)
     pl_score ways[3][WAYS], routed[N_DOCS];
     OWNED(pl_scorer_destroy) pl_scorer *scorer = open_scorer(1, 2, 1);
     for (int i = 0; i < 3; ++i) {
-        const pl_route_job job = {.scorer = scorer,
-                                  .tokens = tokens,
-                                  .docs = all,
-                                  .path_of = path_of,
-                                  .n = N_DOCS,
-                                  .prefix = PREFIX,
-                                  .params = give_params,
-                                  .context = n_asked,
-                                  .most_bytes = most[i]};
+        const pl_route_job job = route_all(scorer, path_of, n_asked, most[i]);
         const pl_routes out = {.scores = ways[i], .likeliest = chosen[i]};
         assert_ok(pl_score_routes(&job, &out));
     }
@@ -694,8 +651,8 @@ PL_TEST(a_borrowed_model_scores_the_same)
     OWNED(free_memory)
     float *params = malloc(pl_topology_path_params(topology) * sizeof *params);
     int left = 1000;
-    pl_backend *be;
-    pl_model *model;
+    OWNED(pl_backend_close) pl_backend *be;
+    OWNED(pl_model_destroy) pl_model *model;
     assert_ok(pl_score_documents(scorer, tokens, all, N_DOCS, own));
     pl_scorer_destroy(&scorer);
     fill_params(1, params);
@@ -717,8 +674,6 @@ PL_TEST(a_borrowed_model_scores_the_same)
     assert_int_equal(pl_score_documents(scorer, tokens, all, N_DOCS, borrowed),
                      PL_ERR_CANCELLED);
     pl_scorer_destroy(&scorer);
-    pl_model_destroy(&model);
-    pl_backend_close(&be);
 }
 
 PL_SUITE(open_all, close_all)

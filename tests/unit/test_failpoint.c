@@ -132,8 +132,6 @@ PL_TEST(with_a_folder_only_the_first_process_acts)
     assert_ok(pl_remove_tree(folder));
 }
 
-/* If a process is killed while it writes a key file, the file must not exist, and the
- * next process must be able to make it. */
 PL_TEST(a_key_that_is_killed_while_it_is_written_is_made_anew)
 {
     static const char *const points[] = {"fs.write.before:kill", "fs.fsync.after:kill"};

@@ -7,17 +7,11 @@
 static const char path_name[] = "mix/p01.r0";
 enum { PATH = 1 };
 
+/* `m` becomes the answer. */
 static pl_status tell_home(fixture *f, pl_message *m, uint64_t epoch)
 {
-    pl_socket *socket = NULL;
     pl_message a;
-    pl_message_init(&a, 0);
-    m->request = pl_wire_next_request();
-    m->epoch = epoch;
-    assert_ok(pl_wire_connect(f->home.address, &socket));
-    pl_status status = pl_wire_ask(socket, m, 500, 10000, &a);
-    pl_wire_close(&socket);
-    pl_message_destroy(m);
+    const pl_status status = ask_home(f->home.address, m, epoch, &a);
     *m = a;
     return status;
 }
@@ -52,33 +46,15 @@ static pl_submit_result fenced_or(pl_status status, pl_submit_result result)
 
 static pl_submit_result submit_update(fixture *f, int slot, uint64_t token)
 {
-    worker w = {.job = f, .path = PATH};
-    char name[96], text[256];
-    OWNED(pl_buf_destroy) pl_buf bytes = {0};
-    pl_submission s;
-    pl_submit_result result = PL_SUBMIT_REJECTED;
-    fill(&w, f->client, slot, name, &bytes, &s);
-    s.contribution.token = token;
-    lease_for(f->client, &f->arm, &s.contribution, 0);
-    pl_status status = pl_client_submit(f->client, &s, &result, text);
+    pl_submit_result result;
+    const pl_status status = submit_slot(f, PATH, slot, token, &result);
     return fenced_or(status, result);
 }
 
 static pl_submit_result submit_path(fixture *f, uint64_t token)
 {
-    char text[256];
-    pl_path_state state;
-    pl_submit_result result = PL_SUBMIT_REJECTED;
-    size_t n = pl_topology_path_params(f->topology);
-    uint64_t bytes = pl_path_state_bytes(&f->arm, n);
-    OWNED(free_memory) uint8_t *moments = pl_alloc((size_t)bytes + 1);
-    memset(&state, 0, sizeof state);
-    pl_copy_text(state.name, sizeof state.name, path_name);
-    state.phase = 1;
-    state.work.n_samples = pl_phase_samples(&f->arm);
-    pl_lease lease = lease_of(&f->arm, PATH, 0, token);
-    act_under(f->client, &f->arm, &lease);
-    pl_status status = send_state(f->client, &state, moments, bytes, &result, text);
+    pl_submit_result result;
+    const pl_status status = submit_state(f, PATH, 0, 0, token, &result);
     return fenced_or(status, result);
 }
 
@@ -239,8 +215,6 @@ static bool is_only_a_stranger(fixture *f, const char *name, const pl_pubkey *ke
            strstr(pl_last_error(), "lied") == NULL;
 }
 
-/* Three workers with the same name lied: two with keys, and one without. All three must
- * be fenced. A fourth worker of this name, with a different key, must not be. */
 PL_TEST(a_name_with_several_keys_is_fenced_for_each_of_them)
 {
     OWNED(close_job) fixture f;

@@ -120,12 +120,9 @@ static void add_arm(job *j, const char *name)
 {
     pl_arm arm;
     pl_hash blob;
-    memset(&arm, 0, sizeof arm);
+    tiny_arm(&arm, 2, 2, 2, PHASES);
     pl_copy_text(arm.name, sizeof arm.name, name);
-    arm.shape = tiny_shape(2);
-    arm.spec = (pl_topology_spec){.n_levels = 2, .experts = {2, 2}, .replicas = 1};
-    arm.inner = (pl_inner){.batch = 2, .context = 16, .tau = STEPS, .phases = PHASES};
-    tiny_shards(&arm, PATHS);
+    arm.inner.tau = STEPS;
     pl_hash_of("blob", "x", 1, &blob);
     assert_ok(plan_add_arm(&j->h.tasks, &arm, &blob));
 }
@@ -152,6 +149,21 @@ static void begin_job(job *j, const machine *machines, int n, bool own_keys,
         j->machines[i] = machines[i];
         j->queue[i] = i;
     }
+}
+
+static void end_job(job **j)
+{
+    plan_clear(&(*j)->h.tasks);
+    pl_free(*j);
+}
+
+/* Returns a job of n workers with keys of their own. end_job frees it. */
+static job *new_job(int n)
+{
+    const machine m[2] = {{.step_ms = 100}, {.step_ms = 100}};
+    job *j = pl_alloc(sizeof *j);
+    begin_job(j, m, n, true, 1);
+    return j;
 }
 
 /* Tells the hub of the versions that the home has made: a module has version t when all
@@ -329,13 +341,12 @@ PL_TEST(slow_worker_never_makes_a_job_slower)
     uint64_t draws = 1000;
     OWNED(free_memory) job *j = pl_alloc(sizeof *j);
     for (int round = 0; round < 200; round++) {
-        machine m[WORKERS_MAX];
+        machine m[WORKERS_MAX] = {0};
         const bool own_keys = round % 2 == 0;
         const int n = 2 + draw(&draws, 3), slow = draw(&draws, n + 1);
         const int step_ms = 5 + draw(&draws, 60), link_ms = 20 + draw(&draws, 1000);
         const int times = 3 + draw(&draws, 20);
         double task_s = 0;
-        memset(m, 0, sizeof m);
         for (int i = 0; i < n; i++) {
             m[i] = (machine){.fetch_ms = link_ms + draw(&draws, 200),
                              .step_ms = step_ms + draw(&draws, 5),
@@ -395,6 +406,13 @@ PL_TEST(worker_with_a_long_first_fetch_shortens_a_job)
     assert_true(speedup_of_the_last_two(m) > 1.3);
 }
 
+static job *two_workers(void)
+{
+    job *j = new_job(2);
+    make_versions(j);
+    return j;
+}
+
 /* Grants worker 0 a task and lets it report its steps: it has fetched for 8 s, `times`
  * the bytes of a later task, and then needs 4 s for its steps. */
 static plan_path *begin_task(job *j, plan_task task, uint64_t had, int times,
@@ -438,43 +456,34 @@ static void measure(job *j, int i, double task_s, int64_t now_ms)
 
 PL_TEST(bytes_of_a_new_path_that_its_later_phases_do_not_need_take_no_time)
 {
-    const machine m = {.step_ms = 100};
-    OWNED(free_memory) job *j = pl_alloc(sizeof *j);
-    begin_job(j, &m, 1, true, 1);
+    OWNED(end_job) job *j = new_job(1);
     do_task(j, (plan_task){0, 0}, 0, 4, 1000);
     assert_float_equal(measured_s(j), 13 - 6, 1e-3);
     /* it says so again of a path that it had, and is not believed */
     j->h.tasks.arms[0].paths[0].keeper = 0;
     do_task(j, (plan_task){0, 0}, j->workers[0].link.down, 4, 20000);
     assert_float_equal(measured_s(j), 0.5 * (7 + 13), 1e-3);
-    plan_clear(&j->h.tasks);
 }
 
 /* It will fetch the states of its paths in turn. */
 PL_TEST(state_of_a_new_path_takes_time_if_there_are_more_paths_than_workers)
 {
-    const machine m = {.step_ms = 100};
-    OWNED(free_memory) job *j = pl_alloc(sizeof *j);
-    begin_job(j, &m, 1, true, 1);
+    OWNED(end_job) job *j = new_job(1);
     measure(j, 0, 1, 1000);
     hub_look_at_fleet(&j->h, 1000);
     j->workers[0].pace[0] = (hub_pace){0};
     do_task(j, (plan_task){0, 0}, 0, 4, 1000);
     assert_true(measured_s(j) > 13 - 3);
-    plan_clear(&j->h.tasks);
 }
 
 PL_TEST(first_task_that_ends_after_the_next_phase_began_is_measured_alike)
 {
-    const machine m = {.step_ms = 100};
     const plan_task task = {0, 0};
-    OWNED(free_memory) job *j = pl_alloc(sizeof *j);
-    begin_job(j, &m, 1, true, 1);
+    OWNED(end_job) job *j = new_job(1);
     plan_path *path = begin_task(j, task, 0, 4, 1000);
     hub_extend(&j->h, task, 13000);
     hub_note_done(&j->h, &j->workers[0], path, 0, &path->lease, 4, 14000);
     assert_float_equal(measured_s(j), 13 - 6, 1e-3);
-    plan_clear(&j->h.tasks);
 }
 
 static void say_hello(job *j, uint64_t pid, uint64_t down)
@@ -491,10 +500,8 @@ static void say_hello(job *j, uint64_t pid, uint64_t down)
  * the hub nor from that of an earlier process. */
 PL_TEST(bytes_fetched_before_a_hello_do_not_count_for_the_next_task)
 {
-    const machine m = {.step_ms = 100};
     const uint64_t had = UINT64_C(10000000000);
-    OWNED(free_memory) job *j = pl_alloc(sizeof *j);
-    begin_job(j, &m, 1, true, 1);
+    OWNED(end_job) job *j = new_job(1);
     j->h.worker_names = pl_name_table_create();
     pl_name_table_put(j->h.worker_names, "w0", 0);
     say_hello(j, 1, had); /* the hub is new, and the worker is not */
@@ -504,17 +511,13 @@ PL_TEST(bytes_fetched_before_a_hello_do_not_count_for_the_next_task)
     do_task(j, (plan_task){0, 1}, 0, 4, 20000);
     assert_float_equal(measured_s(j), 13 - 6, 1e-3);
     pl_name_table_destroy(&j->h.worker_names);
-    plan_clear(&j->h.tasks);
 }
 
 PL_TEST(worker_that_is_too_slow_waits_and_is_told_the_numbers)
 {
-    const machine m[2] = {{.step_ms = 1}, {.step_ms = 1}};
     char text[HUB_WITHHELD_TEXT_MAX];
     plan_task task;
-    OWNED(free_memory) job *j = pl_alloc(sizeof *j);
-    begin_job(j, m, 2, true, 1);
-    make_versions(j);
+    OWNED(end_job) job *j = two_workers();
     measure(j, 0, 1, 1000);
     measure(j, 1, 3.9, 1000);
     assert_true(plan_choose(&j->h.tasks, 1, 1000, &task)); /* of four tasks, one */
@@ -527,16 +530,12 @@ PL_TEST(worker_that_is_too_slow_waits_and_is_told_the_numbers)
     /* alone it gets every task */
     j->workers[0].left = true;
     assert_true(plan_choose(&j->h.tasks, 1, 1200, &task));
-    plan_clear(&j->h.tasks);
 }
 
 /* Two equal workers, to whom a task takes so many seconds, and one ready path, whose
  * state worker 1 has made. */
 static plan_path *only_path_of_worker_1(job *j, double task_s)
 {
-    const machine m[2] = {{.step_ms = 1}, {.step_ms = 1}};
-    begin_job(j, m, 2, true, 1);
-    make_versions(j);
     measure(j, 0, task_s, 1000);
     measure(j, 1, task_s, 1000);
     plan_arm *arm = &j->h.tasks.arms[0];
@@ -558,7 +557,7 @@ static bool gets_one(job *j, int64_t now_ms)
 PL_TEST(ready_path_waits_a_little_for_the_worker_that_has_its_state)
 {
     plan_task task;
-    OWNED(free_memory) job *j = pl_alloc(sizeof *j);
+    OWNED(end_job) job *j = two_workers();
     plan_path *path = only_path_of_worker_1(j, 1);
     plan_path *other = &j->h.tasks.arms[0].paths[0];
     assert_false(gets_one(j, 1000));
@@ -583,23 +582,21 @@ PL_TEST(ready_path_waits_a_little_for_the_worker_that_has_its_state)
     measure(j, 1, 3, 1400);
     measure(j, 0, 1, 1400);
     assert_true(gets_one(j, 1400));
-    plan_clear(&j->h.tasks);
 }
 
 PL_TEST(path_is_not_left_for_long_to_a_worker_that_is_silent)
 {
-    OWNED(free_memory) job *j = pl_alloc(sizeof *j);
+    OWNED(end_job) job *j = two_workers();
     (void)only_path_of_worker_1(j, 100);
     assert_false(gets_one(j, 1000));
     assert_false(gets_one(j, 3900));
     assert_true(gets_one(j, 4100));
-    plan_clear(&j->h.tasks);
 }
 
 PL_TEST(worker_that_let_a_path_wait_in_vain_is_left_none_for_long)
 {
     plan_task task;
-    OWNED(free_memory) job *j = pl_alloc(sizeof *j);
+    OWNED(end_job) job *j = two_workers();
     plan_path *path = only_path_of_worker_1(j, 1);
     assert_false(plan_choose(&j->h.tasks, 0, 1000, &task));
     assert_true(plan_choose(&j->h.tasks, 0, 1250, &task));
@@ -607,30 +604,25 @@ PL_TEST(worker_that_let_a_path_wait_in_vain_is_left_none_for_long)
     j->workers[1].asked_ms = 51000;
     assert_true(plan_choose(&j->h.tasks, 0, 51000, &task));
     assert_false(plan_choose(&j->h.tasks, 0, 51300, &task));
-    plan_clear(&j->h.tasks);
 }
 
 PL_TEST(time_for_which_a_path_was_left_to_a_worker_counts_as_its_time)
 {
     plan_task task;
-    OWNED(free_memory) job *j = pl_alloc(sizeof *j);
+    OWNED(end_job) job *j = two_workers();
     plan_path *path = only_path_of_worker_1(j, 1);
     assert_false(plan_choose(&j->h.tasks, 0, 1000, &task));
     plan_grant(&j->h.tasks, (plan_task){0, 2}, 1, 1200, TTL);
     hub_note_left(&j->workers[1], &j->h.tasks.arms[0], path);
     hub_note_done(&j->h, &j->workers[1], path, 0, &path->lease, 0.5, 2200);
     assert_float_equal(hub_task_s(&j->workers[1], &j->h.tasks.arms[0].arm), 1.1, 1e-3);
-    plan_clear(&j->h.tasks);
 }
 
 /* With train.state_every a worker without the path's newest state repeats phases. */
 PL_TEST(phases_that_must_be_repeated_count_as_time)
 {
-    const machine m[2] = {{.step_ms = 1}, {.step_ms = 1}};
     const plan_task held = {0, 0};
-    OWNED(free_memory) job *j = pl_alloc(sizeof *j);
-    begin_job(j, m, 2, true, 1);
-    make_versions(j);
+    OWNED(end_job) job *j = two_workers();
     measure(j, 0, 1, 1000);
     measure(j, 1, 2.1, 1000); /* both finish the four tasks in 3 s */
     plan_arm *arm = &j->h.tasks.arms[0];
@@ -660,16 +652,12 @@ PL_TEST(phases_that_must_be_repeated_count_as_time)
     arm->paths[0].phase = 2;
     arm->paths[0].repeats = 1;
     assert_true(hub_fits_next(&j->h, 1, held, 1300));
-    plan_clear(&j->h.tasks);
 }
 
 PL_TEST(worker_that_has_lost_its_task_to_a_backup_is_measured)
 {
-    const machine m[2] = {{.step_ms = 1}, {.step_ms = 1}};
     const plan_task first = {0, 0};
-    OWNED(free_memory) job *j = pl_alloc(sizeof *j);
-    begin_job(j, m, 2, true, 1);
-    make_versions(j);
+    OWNED(end_job) job *j = two_workers();
     measure(j, 0, 1, 1000);
     plan_grant(&j->h.tasks, first, 1, 1000, TTL);
     plan_grant_backup(&j->h.tasks, first, 0, 2000, TTL);
@@ -680,17 +668,13 @@ PL_TEST(worker_that_has_lost_its_task_to_a_backup_is_measured)
     assert_int_equal(s.lost.worker, 1);
     hub_note_settled(&j->h, first, &s, 3000);
     assert_true(hub_task_s(&j->workers[1], &j->h.tasks.arms[0].arm) >= 2);
-    plan_clear(&j->h.tasks);
 }
 
 PL_TEST(task_is_not_kept_for_workers_that_never_come)
 {
-    const machine m[2] = {{.step_ms = 1}, {.step_ms = 1}};
     plan_task task;
     int64_t now_ms = 1000;
-    OWNED(free_memory) job *j = pl_alloc(sizeof *j);
-    begin_job(j, m, 2, true, 1);
-    make_versions(j);
+    OWNED(end_job) job *j = two_workers();
     measure(j, 0, 1, now_ms);
     measure(j, 1, 10, now_ms);
     /* worker 0 says that it is there, but takes nothing: 2 x 4 s, then the 10 s that
@@ -702,17 +686,13 @@ PL_TEST(task_is_not_kept_for_workers_that_never_come)
             break;
     }
     assert_true(now_ms > 18000 && now_ms < 21000);
-    plan_clear(&j->h.tasks);
 }
 
 PL_TEST(old_measurement_is_tried_again)
 {
-    const machine m[2] = {{.step_ms = 1}, {.step_ms = 1}};
     plan_task task;
     int64_t now_ms = 1000;
-    OWNED(free_memory) job *j = pl_alloc(sizeof *j);
-    begin_job(j, m, 2, true, 1);
-    make_versions(j);
+    OWNED(end_job) job *j = two_workers();
     measure(j, 1, 5, now_ms);
     for (; now_ms < 400000; now_ms += 100) {
         /* worker 0 takes and delivers all tasks */
@@ -724,5 +704,4 @@ PL_TEST(old_measurement_is_tried_again)
             break;
     }
     assert_true(now_ms > 250000 && now_ms < 252000);
-    plan_clear(&j->h.tasks);
 }

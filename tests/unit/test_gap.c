@@ -28,9 +28,7 @@ static void open_late_job(fixture *f, int delay)
         f->arm.outer.lr[c] = LR;
         f->arm.outer.momentum[c] = 0;
     }
-    start_child(&f->home);
-    f->client = open_client(f->home.address);
-    publish(f);
+    start_job(f);
 }
 
 static void send_update(fixture *f, int path, int64_t round, int delay)

@@ -7,6 +7,7 @@
 #include "view/page_heat.h"
 #include "job/job.h"
 #include "tests/support/corpus_support.h"
+#include "tests/support/store_fixture.h"
 
 #include <math.h>
 
@@ -44,8 +45,7 @@ static void begin_bench(bench *b, const char *name)
     pl_join(b->logs, folder, "log");
     assert_ok(pl_make_folders(b->logs));
     char store[PL_PATH_MAX];
-    assert_ok(
-        pl_store_open(pl_join(store, folder, "store"), PL_STORE_CREATE, &b->store));
+    b->store = open_store(pl_join(store, folder, "store"), PL_STORE_CREATE);
     phase_history_begin(&b->h);
     add_arm(&b->h, "mix", "2x2");
     add_arm(&b->h, "dense", "1");
@@ -82,7 +82,6 @@ static void add_update(bench *b, const char *module, int64_t path, int64_t phase
 
 static void put_audit(bench *b, const char *path, int64_t phase, pl_verdict verdict)
 {
-    pl_txn *txn = NULL;
     OWNED(pl_buf_destroy) pl_buf text = {0};
     char name[PL_TEXT_MAX];
     OWNED(free_memory) pl_audit *audit = pl_alloc(sizeof *audit);
@@ -94,9 +93,7 @@ static void put_audit(bench *b, const char *path, int64_t phase, pl_verdict verd
     pl_copy_text(audit->results[1].worker, PL_TEXT_MAX, "worker-2");
     pl_audit_name(audit, name);
     pl_audit_write(audit, &text);
-    assert_ok(pl_txn_begin(b->store, &txn));
-    assert_ok(pl_txn_put_ref(txn, name, pl_buf_text(&text)));
-    assert_ok(pl_txn_commit(&txn));
+    commit_ref(b->store, name, pl_buf_text(&text));
 }
 
 static const history_row *row_of(const bench *b, const char *arm, int64_t phase)
@@ -146,12 +143,9 @@ PL_TEST(a_row_per_finished_phase_in_the_order_of_time)
 PL_TEST(the_last_phase_of_a_finished_run_has_a_row)
 {
     OWNED(end_bench) bench b;
-    pl_txn *txn = NULL;
     begin_bench(&b, "finished");
     train_a_little(&b);
-    assert_ok(pl_txn_begin(b.store, &txn));
-    assert_ok(pl_txn_put_ref(txn, "finished", "2x2"));
-    assert_ok(pl_txn_commit(&txn));
+    commit_ref(b.store, "finished", "2x2");
     assert_ok(history_make(&b.h, b.store, b.logs, &b.rows));
     assert_int_equal(b.rows.n, 4);
     assert_int_equal(row_of(&b, "mix", 2)->n_done, 3);
@@ -247,8 +241,6 @@ PL_TEST(a_name_is_no_formula_and_no_second_column)
     assert_null(strchr(text, '\x1b'));
 }
 
-/* A history has at most PHASE_CELLS_MAX rows. If there are more phases, a row stands
- * for several phases and has their sums. */
 PL_TEST(a_long_history_is_thinned_and_loses_nothing)
 {
     enum { PHASES = 40000 };
@@ -380,12 +372,11 @@ static void put_version(bench *b, uint64_t number, float value, uint64_t n_param
                         pl_hash *parent)
 {
     const float values[4] = {value, value, value, value};
-    pl_txn *txn = NULL;
+    pl_txn *txn = begin(b->store);
     pl_version v = {.module = "other/L1.E0",
                     .number = number,
                     .parent = *parent,
                     .n_params = n_params};
-    assert_ok(pl_txn_begin(b->store, &txn));
     assert_ok(pl_txn_put_blob(txn, values, sizeof values, &v.params));
     *parent = v.params;
     assert_ok(pl_txn_put_version(txn, &v, (pl_keep){.updates = false}));

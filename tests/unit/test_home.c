@@ -448,10 +448,9 @@ FIXTURE_TEST(path_state_waits_for_the_updates_of_its_task)
 {
     size_t n = 2 * pl_topology_path_params(f->topology);
     OWNED(free_memory) float *moments = pl_alloc(n * sizeof *moments);
-    pl_path_state s, back;
+    pl_path_state s = {0}, back;
     pl_submit_result result;
     char text[256];
-    memset(&s, 0, sizeof s);
     pl_arm_path_name(&f->arm, f->topology, 1, 0, s.name);
     s.phase = 1;
     s.work.n_samples = 4;
@@ -558,14 +557,8 @@ FIXTURE_TEST(unknown_names_are_told_to_the_asker)
 /* ---- hostile messages: the home must answer with an error and continue ---- */
 static void ask_raw(fixture *f, pl_message *q, pl_status want)
 {
-    OWNED(pl_wire_close) pl_socket *socket = NULL;
     OWNED(pl_message_destroy) pl_message a;
-    pl_message_init(&a, 0);
-    assert_ok(pl_wire_connect(f->home.address, &socket));
-    q->request = pl_wire_next_request();
-    q->epoch = UINT64_MAX; /* no hub is newer */
-    assert_int_equal(pl_wire_ask(socket, q, 500, 10000, &a), want);
-    pl_message_destroy(q);
+    assert_int_equal(ask_home(f->home.address, q, UINT64_MAX, &a), want);
 }
 
 FIXTURE_TEST(broken_submissions_of_every_kind_are_refused)

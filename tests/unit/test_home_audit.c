@@ -1,6 +1,7 @@
 /* folder: home; label: integration */
 #include "home/home_internal.h"
 #include "tests/support/relay_fixture.h"
+#include "tests/support/store_fixture.h"
 
 /* Tests what a home does with tasks that are drawn for an audit: nothing of them counts
  * before the verdict, also if the home is killed meanwhile; and a result that an audit
@@ -11,16 +12,9 @@ static char rows[PATHS][PL_AUDIT_TEXT_MAX]; /* the paths' rows in the newest sta
 
 static void tell_home(fixture *f, pl_message *q, uint16_t answer, pl_message *kept)
 {
-    pl_socket *socket = NULL;
     pl_message a;
-    pl_message_init(&a, 0);
-    q->request = pl_wire_next_request();
-    q->epoch = UINT64_MAX; /* no hub is newer */
-    assert_ok(pl_wire_connect(f->home.address, &socket));
-    assert_ok(pl_wire_ask(socket, q, 500, 10000, &a));
+    assert_ok(ask_home(f->home.address, q, UINT64_MAX, &a));
     assert_int_equal(a.type, answer);
-    pl_wire_close(&socket);
-    pl_message_destroy(q);
     if (kept)
         *kept = a;
     else
@@ -62,15 +56,8 @@ static int count_rows(fixture *f, int *in_audit)
 
 static pl_submit_result submit_update(fixture *f, int path, int slot, uint64_t token)
 {
-    worker w = {.job = f, .path = path};
-    char name[96], text[256];
-    OWNED(pl_buf_destroy) pl_buf bytes = {0};
-    pl_submission s;
-    pl_submit_result result = PL_SUBMIT_REJECTED;
-    fill(&w, f->client, slot, name, &bytes, &s);
-    s.contribution.token = token;
-    lease_for(f->client, &f->arm, &s.contribution, 0);
-    pl_status status = pl_client_submit(f->client, &s, &result, text);
+    pl_submit_result result;
+    const pl_status status = submit_slot(f, path, slot, token, &result);
     assert_true(status == PL_OK || status == PL_ERR_STALE);
     return status == PL_ERR_STALE ? PL_SUBMIT_FENCED : result;
 }
@@ -81,29 +68,10 @@ static void submit_updates(fixture *f, int path, uint64_t token)
         assert_int_equal(submit_update(f, path, slot, token), PL_SUBMIT_ACCEPTED);
 }
 
-/* Ends a phase of the path with a state whose second moments are `v`. */
-static pl_status submit_path(fixture *f, int path, int64_t phase, float v,
-                             uint64_t token, pl_submit_result *result)
-{
-    char text[256];
-    pl_path_state state = {.phase = phase + 1};
-    size_t n = pl_topology_path_params(f->topology);
-    uint64_t bytes = pl_path_state_bytes(&f->arm, n);
-    OWNED(free_memory) float *moments = pl_alloc((size_t)bytes + 1);
-    for (size_t i = n; i < bytes / sizeof *moments; i++)
-        moments[i] = v;
-    *result = PL_SUBMIT_REJECTED;
-    pl_arm_path_name(&f->arm, f->topology, path, 0, state.name);
-    state.work.n_samples = (uint64_t)(phase + 1) * pl_phase_samples(&f->arm);
-    pl_lease lease = lease_of(&f->arm, path, phase, token);
-    act_under(f->client, &f->arm, &lease);
-    return send_state(f->client, &state, moments, bytes, result, text);
-}
-
 static pl_submit_result end_task(fixture *f, int path, float v, uint64_t token)
 {
     pl_submit_result result;
-    assert_ok(submit_path(f, path, 0, v, token, &result));
+    assert_ok(submit_state(f, path, 0, v, token, &result));
     return result;
 }
 
@@ -259,7 +227,6 @@ static void go_back_to(fixture *f, const char *copy, const char *ref)
     OWNED(pl_store_close) pl_store *store = NULL;
     pl_mirror_report report;
     OWNED(pl_buf_destroy) pl_buf dropped = {0};
-    pl_txn *txn = NULL;
     assert_ok(pl_store_open(f->home.target, PL_STORE_READ, &store));
     assert_ok(pl_store_get_ref(store, ref, &dropped));
     pl_store_close(&store);
@@ -267,9 +234,7 @@ static void go_back_to(fixture *f, const char *copy, const char *ref)
     assert_ok(pl_store_mirror(store, f->home.target, true, &report));
     pl_store_close(&store);
     assert_ok(pl_store_open(f->home.target, PL_STORE_WRITE, &store));
-    assert_ok(pl_txn_begin(store, &txn));
-    assert_ok(pl_txn_put_ref(txn, ref, pl_buf_text(&dropped)));
-    assert_ok(pl_txn_commit(&txn));
+    commit_ref(store, ref, pl_buf_text(&dropped));
 }
 
 static void copy_job(const fixture *f, const char *copy)

@@ -60,11 +60,17 @@ static void refuse(const pl_lease *lease, pl_contribution as)
     assert_int_not_equal(submit_under(lease, as, &result), PL_OK);
 }
 
+static void take(const pl_lease *lease, pl_contribution as, pl_submit_result expected)
+{
+    pl_submit_result result;
+    assert_ok(submit_under(lease, as, &result));
+    assert_int_equal(result, expected);
+}
+
 #define FIXTURE_TEST(name) PL_TEST_WITH(name, setup, teardown)
 
 FIXTURE_TEST(update_without_a_lease_of_its_task_is_refused)
 {
-    pl_submit_result result;
     pl_lease good = lease_of(&job.arm, PATH, 0, 5), bad = good;
     refuse(NULL, good_work());
     bad.path = 1;
@@ -82,8 +88,7 @@ FIXTURE_TEST(update_without_a_lease_of_its_task_is_refused)
     home_secret.bytes[0] ^= 1; /* a wrong secret */
     refuse(&good, good_work());
     home_secret = right;
-    assert_ok(submit_under(&good, good_work(), &result));
-    assert_int_equal(result, PL_SUBMIT_ACCEPTED);
+    take(&good, good_work(), PL_SUBMIT_ACCEPTED);
 }
 
 /* A relay sees the lease, but not the task key. */
@@ -132,14 +137,10 @@ static pl_status say_hello(const pl_lease_secret *secret, int64_t epoch, int ttl
                            pl_msg_welcome_home *out)
 {
     OWNED(pl_message_destroy) pl_message q, a;
-    OWNED(pl_wire_close) pl_socket *socket = NULL;
     pl_message_init(&q, 0);
-    pl_message_init(&a, 0);
     PL_SAY(&q, HELLO, hello_home, .role = "hub", .ttl_ms = (uint64_t)ttl_ms,
            .secret = secret->bytes, .version = epoch);
-    q.request = pl_wire_next_request();
-    assert_ok(pl_wire_connect(job.home.address, &socket));
-    pl_status status = pl_wire_ask(socket, &q, 1000, 10000, &a);
+    pl_status status = ask_home(job.home.address, &q, 0, &a);
     if (status == PL_OK) {
         static uint8_t before[PL_HASH_BYTES];
         assert_ok(PL_HEAR(&a, welcome_home, out));
@@ -171,15 +172,13 @@ FIXTURE_TEST(leases_of_the_hub_before_are_good_for_a_while)
                      PL_ERR_STALE);
     assert_int_equal(say_hello(&third, again.version - 1, LONG_MS, &said),
                      PL_ERR_STALE);
-    assert_ok(submit_under(&lease, good_work(), &result));
-    assert_int_equal(result, PL_SUBMIT_ACCEPTED);
+    take(&lease, good_work(), PL_SUBMIT_ACCEPTED);
     /* this hub lets the leases of the hub before end at once */
     assert_ok(say_hello(&third, 0, 0, &said));
     home_secret = next;
     assert_int_equal(submit_under(&lease, good_work(), &result), PL_ERR_STALE);
     home_secret = third;
-    assert_ok(submit_under(&lease, good_work(), &result));
-    assert_int_equal(result, PL_SUBMIT_DUPLICATE);
+    take(&lease, good_work(), PL_SUBMIT_DUPLICATE);
 }
 
 static int n_searched;
@@ -219,7 +218,6 @@ FIXTURE_TEST(secret_of_leases_is_in_no_file)
 /* The hub says in the lease how many steps a worker does (outer.dynamic_steps). */
 FIXTURE_TEST(worker_does_not_choose_its_number_of_steps)
 {
-    pl_submit_result result;
     pl_lease lease = lease_of(&job.arm, PATH, 0, 5);
     pl_contribution one = good_work();
     one.work.n_samples = 1;
@@ -228,61 +226,43 @@ FIXTURE_TEST(worker_does_not_choose_its_number_of_steps)
     refuse(&lease, one);
     lease.step = 1;
     refuse(&lease, good_work());
-    assert_ok(submit_under(&lease, one, &result));
-    assert_int_equal(result, PL_SUBMIT_ACCEPTED);
+    take(&lease, one, PL_SUBMIT_ACCEPTED);
 }
 
 FIXTURE_TEST(lease_stays_good_over_a_killed_home)
 {
-    pl_submit_result result;
     pl_lease_secret before = home_secret;
     pl_lease lease = lease_of(&job.arm, PATH, 0, 5);
     restart_child(&job.home);
     assert_memory_equal(&before, &home_secret, sizeof before);
-    assert_ok(submit_under(&lease, good_work(), &result));
-    assert_int_equal(result, PL_SUBMIT_ACCEPTED);
+    take(&lease, good_work(), PL_SUBMIT_ACCEPTED);
 }
 
 FIXTURE_TEST(numbers_that_no_task_can_have_are_refused)
 {
-    pl_submit_result result;
     pl_lease lease = lease_of(&job.arm, PATH, 0, 5);
-    pl_contribution bad = good_work();
-    bad.work.n_samples++;
-    refuse(&lease, bad);
-    bad = good_work();
-    bad.work.first_sample = 1;
-    refuse(&lease, bad);
-    bad = good_work();
-    bad.work.n_tokens = bad.work.n_samples * (uint64_t)job.arm.inner.context + 1;
-    refuse(&lease, bad);
-    bad.work.n_tokens = (UINT64_C(1) << 63) + 5;
-    refuse(&lease, bad);
-    bad = good_work();
-    bad.work.loss = NAN;
-    refuse(&lease, bad);
-    bad.work.loss = -1e300;
-    refuse(&lease, bad);
-    bad = good_work();
-    bad.work.seconds = INFINITY;
-    refuse(&lease, bad);
-    bad.work.seconds = -1;
-    refuse(&lease, bad);
-    bad = good_work();
-    bad.work.gradient = NAN;
-    refuse(&lease, bad);
-    bad = good_work();
-    bad.work.memory_bytes = UINT64_C(1) << 51;
-    refuse(&lease, bad);
-    bad = good_work();
-    bad.work.held = -1;
-    refuse(&lease, bad);
-    bad.work.held = INFINITY;
-    refuse(&lease, bad);
-    bad.work.held = 1; /* no path of this arm has held-out text */
-    refuse(&lease, bad);
-    assert_ok(submit_under(&lease, good_work(), &result));
-    assert_int_equal(result, PL_SUBMIT_ACCEPTED);
+#define REFUSED(change)                                                                \
+    do {                                                                               \
+        pl_contribution bad = good_work();                                             \
+        change;                                                                        \
+        refuse(&lease, bad);                                                           \
+    } while (0)
+    REFUSED(bad.work.n_samples++);
+    REFUSED(bad.work.first_sample = 1);
+    REFUSED(bad.work.n_tokens =
+                bad.work.n_samples * (uint64_t)job.arm.inner.context + 1);
+    REFUSED(bad.work.n_tokens = (UINT64_C(1) << 63) + 5);
+    REFUSED(bad.work.loss = NAN);
+    REFUSED(bad.work.loss = -1e300);
+    REFUSED(bad.work.seconds = INFINITY);
+    REFUSED(bad.work.seconds = -1);
+    REFUSED(bad.work.gradient = NAN);
+    REFUSED(bad.work.memory_bytes = UINT64_C(1) << 51);
+    REFUSED(bad.work.held = -1);
+    REFUSED(bad.work.held = INFINITY);
+    REFUSED(bad.work.held = 1); /* no path of this arm has held-out text */
+#undef REFUSED
+    take(&lease, good_work(), PL_SUBMIT_ACCEPTED);
 }
 
 static uint8_t state_byte; /* each byte of the state has this value */
@@ -303,33 +283,23 @@ static pl_status end_path(pl_path_state state, pl_submit_result *result)
 FIXTURE_TEST(impossible_state_is_refused_and_a_second_one_is_another)
 {
     pl_submit_result result;
-    worker w = {.job = &job, .path = PATH};
-    for (int slot = 0; slot < N_SLOTS; slot++) {
-        char name[96], text[256];
-        OWNED(pl_buf_destroy) pl_buf bytes = {0};
-        pl_submission s;
-        fill(&w, job.client, slot, name, &bytes, &s);
-        assert_ok(pl_client_submit(job.client, &s, &result, text));
-    }
+    for (int slot = 0; slot < N_SLOTS; slot++)
+        assert_ok(submit_slot(&job, PATH, slot, 0, &result));
     const pl_path_state good = {.work.n_samples = pl_phase_samples(&job.arm),
                                 .work.loss = 1};
-    pl_path_state bad = good;
-    bad.work.loss = NAN;
-    assert_int_not_equal(end_path(bad, &result), PL_OK);
-    bad = good;
-    bad.work.n_tokens = (UINT64_C(1) << 63) + 5;
-    assert_int_not_equal(end_path(bad, &result), PL_OK);
-    bad = good;
-    bad.work.seconds = INFINITY;
-    assert_int_not_equal(end_path(bad, &result), PL_OK);
-    bad = good;
-    bad.work.held = NAN;
-    assert_int_not_equal(end_path(bad, &result), PL_OK);
-    bad.work.held = 1;
-    assert_int_not_equal(end_path(bad, &result), PL_OK);
-    bad = good;
-    bad.work.n_samples = 1;
-    assert_int_not_equal(end_path(bad, &result), PL_OK);
+#define REFUSED(change)                                                                \
+    do {                                                                               \
+        pl_path_state bad = good;                                                      \
+        change;                                                                        \
+        assert_int_not_equal(end_path(bad, &result), PL_OK);                           \
+    } while (0)
+    REFUSED(bad.work.loss = NAN);
+    REFUSED(bad.work.n_tokens = (UINT64_C(1) << 63) + 5);
+    REFUSED(bad.work.seconds = INFINITY);
+    REFUSED(bad.work.held = NAN);
+    REFUSED(bad.work.held = 1);
+    REFUSED(bad.work.n_samples = 1);
+#undef REFUSED
     static const uint8_t no_moments[] = {0x4f, 0x7f, 0x80 | 0x3f, 0xff};
     for (size_t i = 0; i < sizeof no_moments; i++) {
         state_byte = no_moments[i];
@@ -372,7 +342,6 @@ FIXTURE_TEST(lease_uploads_no_more_than_its_task_needs)
     enum { TOTAL = PL_WIRE_DATA_MAX + 1 };
     OWNED(pl_wire_close) pl_socket *socket = NULL;
     pl_lease lease = lease_of(&job.arm, PATH, 0, 5), other = lease;
-    pl_submit_result result;
     int n = 0;
     tell_valid(&job.arm, &lease, 5);
     assert_ok(pl_wire_connect(job.home.address, &socket));
@@ -382,8 +351,7 @@ FIXTURE_TEST(lease_uploads_no_more_than_its_task_needs)
     assert_true(n < 8);
     assert_int_equal(reserve(socket, &lease, 99, UINT64_C(60) << 20 | 1), PL_ERR_PROTO);
     other.token = 6; /* a different lease has its own limit */
-    assert_ok(submit_under(&other, good_work(), &result));
-    assert_int_equal(result, PL_SUBMIT_ACCEPTED);
+    take(&other, good_work(), PL_SUBMIT_ACCEPTED);
 }
 
 /* The phase of the leases was given to another worker, for example because a backup was
@@ -451,7 +419,6 @@ FIXTURE_TEST(names_leave_nothing_at_the_home)
 {
     enum { NAMES = 66000, AT_ONCE = 500, MORE_KIB = 8 << 10 };
     OWNED(pl_wire_close) pl_socket *socket = NULL;
-    pl_submit_result result;
     pl_lease lease = lease_of(&job.arm, PATH, 0, 5);
     assert_ok(pl_wire_connect(job.home.address, &socket));
     tell_valid(&job.arm, &lease, 5);
@@ -468,8 +435,7 @@ FIXTURE_TEST(names_leave_nothing_at_the_home)
     assert_true(child_kib(&job.home) - before < MORE_KIB);
     pl_copy_text(lease.worker, sizeof lease.worker, "an-honest-one");
     lease.token++;
-    assert_ok(submit_under(&lease, good_work(), &result));
-    assert_int_equal(result, PL_SUBMIT_ACCEPTED);
+    take(&lease, good_work(), PL_SUBMIT_ACCEPTED);
 }
 
 PL_CHILD(argc, argv)

@@ -15,9 +15,7 @@ static fixture *open_states(pl_method method, const char *codec)
     f->arm.outer.method.fragments = 1;
     f->arm.outer.method.overlap = 0;
     f->arm.outer.method.inner_steps = f->arm.inner.tau;
-    start_child(&f->home);
-    f->client = open_client(f->home.address);
-    publish(f);
+    start_job(f);
     return f;
 }
 
@@ -47,10 +45,9 @@ static void send_updates(fixture *f)
 static pl_status end_phase_with(fixture *f, const float *values)
 {
     char text[256];
-    pl_path_state state;
+    pl_path_state state = {0};
     pl_submit_result result = PL_SUBMIT_REJECTED;
     const size_t n = pl_topology_path_params(f->topology);
-    memset(&state, 0, sizeof state);
     pl_copy_text(state.name, sizeof state.name, path_name);
     state.phase = 1;
     state.work.n_samples = pl_phase_samples(&f->arm);

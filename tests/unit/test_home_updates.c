@@ -59,9 +59,7 @@ static void put(round_of *r, int index, const pl_buf *bytes)
     r->weights[index] = 1.0f / (float)(index + 2);
 }
 
-#define FOLDER_TEST(name) PL_TEST_WITH(name, make_folder, drop_folder)
-
-FOLDER_TEST(updates_come_in_runs_of_bounded_size_in_their_order)
+STORE_TEST(updates_come_in_runs_of_bounded_size_in_their_order)
 {
     enum { ROOM = 5 * (4 * N + 256) };
     round_of r;
@@ -100,7 +98,7 @@ FOLDER_TEST(updates_come_in_runs_of_bounded_size_in_their_order)
     pl_store_close(&r.store);
 }
 
-FOLDER_TEST(a_sum_of_three_contributors_is_added_once)
+STORE_TEST(a_sum_of_three_contributors_is_added_once)
 {
     round_of r;
     pl_buf one[3] = {{0}}, two = {0}, three = {0}, alone = {0};
@@ -142,7 +140,7 @@ FOLDER_TEST(a_sum_of_three_contributors_is_added_once)
     pl_store_close(&r.store);
 }
 
-FOLDER_TEST(an_update_that_is_gone_ends_the_round)
+STORE_TEST(an_update_that_is_gone_ends_the_round)
 {
     round_of r;
     OWNED(pl_buf_destroy) pl_buf bytes = {0};

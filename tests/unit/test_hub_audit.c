@@ -26,11 +26,8 @@ static void know_an_arm(hub *h, char path[PL_MODULE_NAME_MAX])
 {
     pl_hash blob;
     OWNED(free_memory) pl_arm *arm = pl_alloc(sizeof *arm);
-    pl_copy_text(arm->name, sizeof arm->name, "mix");
-    arm->shape = tiny_shape(2);
-    arm->spec = (pl_topology_spec){.n_levels = 2, .experts = {2, 2}, .replicas = 1};
-    arm->inner = (pl_inner){.batch = 2, .context = 16, .tau = 10, .phases = 3};
-    tiny_shards(arm, 4);
+    tiny_arm(arm, 2, 2, 2, 3);
+    arm->inner.tau = 10;
     pl_hash_of("blob", "m", 1, &blob);
     assert_ok(plan_add_arm(&h->tasks, arm, &blob));
     pl_copy_text(path, PL_MODULE_NAME_MAX, h->tasks.arms[0].paths[0].name);
@@ -99,6 +96,12 @@ static int teardown(void **state)
     return 0;
 }
 
+static void know_homes(fixture *f)
+{
+    for (int i = 0; i < 2; i++)
+        f->homes[i].known = f->homes[i].welcome = true;
+}
+
 static pl_hash update_of(int slot, int wrong)
 {
     pl_hash hash;
@@ -152,6 +155,11 @@ static void do_again(fixture *f, int worker, int wrong, int fault)
     assert_ok(hub_audit_done(&f->h, a, worker, &m));
 }
 
+static void expect(const fixture *f, pl_verdict verdict)
+{
+    assert_int_equal(f->audit->row.verdict, verdict);
+}
+
 #define FIXTURE_TEST(name) PL_TEST_ON(name, fixture *f, setup, teardown)
 
 /* ---- judges ---- */
@@ -164,7 +172,7 @@ FIXTURE_TEST(own_worker_of_the_senders_kind_judges)
     assert_false(is_asked(f, GUEST)); /* it may belong to the sender */
     assert_false(is_asked(f, FIRST)); /* the result is its own */
     do_again(f, SAME, -1, 0);
-    assert_int_equal(f->audit->row.verdict, PL_VERDICT_AGREED);
+    expect(f, PL_VERDICT_AGREED);
     assert_int_equal(f->h.n_fenced, 0);
 }
 
@@ -175,7 +183,7 @@ FIXTURE_TEST(guests_never_judge)
     f->workers[GUEST].delivers = true;
     for (int i = 0; i < N_WORKERS; i++)
         assert_false(is_asked(f, i));
-    assert_int_equal(f->audit->row.verdict, PL_VERDICT_OPEN); /* it waits */
+    expect(f, PL_VERDICT_OPEN); /* it waits */
 }
 
 FIXTURE_TEST(worker_judges_itself_only_if_it_is_alone)
@@ -197,7 +205,7 @@ FIXTURE_TEST(only_own_worker_judges_what_it_did_not_send)
         hear_update(f, slot, slot == 1 ? "same" : "first", "cpu", slot == 0);
     do_again(f, SAME, -1, 0);
     do_again(f, SAME, -1, 0);
-    assert_int_equal(f->audit->row.verdict, PL_VERDICT_ODD);
+    expect(f, PL_VERDICT_ODD);
     assert_string_equal(f->audit->row.odd, "first");
     assert_int_equal(f->h.n_fenced, 1);
 }
@@ -206,11 +214,11 @@ FIXTURE_TEST(second_judge_is_another_one)
 {
     hear_updates(f, 2);
     do_again(f, SAME, -1, 0);
-    assert_int_equal(f->audit->row.verdict, PL_VERDICT_OPEN);
+    expect(f, PL_VERDICT_OPEN);
     assert_true(is_asked(f, FIRST)); /* it is the sender, but SAME has judged already */
     assert_false(is_asked(f, SAME));
     do_again(f, FIRST, -1, 0);
-    assert_int_equal(f->audit->row.verdict, PL_VERDICT_ODD);
+    expect(f, PL_VERDICT_ODD);
 }
 
 /* ---- verdicts ---- */
@@ -231,7 +239,7 @@ FIXTURE_TEST(part_is_judged_on_its_senders_kind)
                 do_again(f, w, -1, 0);
                 break;
             }
-    assert_int_equal(f->audit->row.verdict, PL_VERDICT_ODD);
+    expect(f, PL_VERDICT_ODD);
     assert_int_equal(f->h.n_fenced, 1);
     assert_string_equal(f->h.fenced[0].name, "first");
 }
@@ -241,9 +249,9 @@ FIXTURE_TEST(results_of_different_kinds_are_not_compared)
     for (int slot = 0; slot < f->audit->n_parts - 1; slot++)
         hear_update(f, slot, "first", slot == 0 ? "ref" : "cpu", slot == 0);
     do_again(f, OTHER, 0, 1); /* a `ref` makes what looks like a lie on a `cpu` */
-    assert_int_equal(f->audit->row.verdict, PL_VERDICT_OPEN);
+    expect(f, PL_VERDICT_OPEN);
     do_again(f, SAME, -1, 0);
-    assert_int_equal(f->audit->row.verdict, PL_VERDICT_AGREED);
+    expect(f, PL_VERDICT_AGREED);
     assert_int_equal(f->h.n_fenced, 0);
 }
 
@@ -252,7 +260,7 @@ FIXTURE_TEST(judge_with_a_fault_is_named_and_the_result_counts)
     hear_updates(f, -1);
     do_again(f, SAME, 1, 1);
     do_again(f, FIRST, -1, 0);
-    assert_int_equal(f->audit->row.verdict, PL_VERDICT_AGREED);
+    expect(f, PL_VERDICT_AGREED);
     assert_string_equal(f->audit->row.odd, "same");
     assert_int_equal(f->h.n_fenced, 1);
     assert_string_equal(f->h.fenced[0].name, "same");
@@ -267,7 +275,7 @@ FIXTURE_TEST(repetitions_that_differ_drop_the_result)
         hear_updates(f, 0);
         do_again(f, SAME, 0, 2);
         do_again(f, FIRST, 0, 3);
-        assert_int_equal(f->audit->row.verdict, PL_VERDICT_UNDECIDED);
+        expect(f, PL_VERDICT_UNDECIDED);
         assert_int_equal(f->h.n_fenced, 0);
         assert_int_equal(f->h.failure[0] != '\0', i == 3);
     }
@@ -277,14 +285,13 @@ FIXTURE_TEST(repetitions_that_differ_drop_the_result)
 
 FIXTURE_TEST(missing_update_drops_the_result)
 {
-    f->homes[0].known = f->homes[0].welcome = true;
-    f->homes[1].known = f->homes[1].welcome = true;
+    know_homes(f);
     hear_update(f, 0, "first", "cpu", false);
     for (int i = 0; i < 12; i++) {
         f->now += 1001;
         assert_ok(hub_tend_audits(&f->h, f->now));
     }
-    assert_int_equal(f->audit->row.verdict, PL_VERDICT_UNDECIDED);
+    expect(f, PL_VERDICT_UNDECIDED);
 }
 
 FIXTURE_TEST(homes_drop_before_the_verdict_is_stored)
@@ -292,7 +299,7 @@ FIXTURE_TEST(homes_drop_before_the_verdict_is_stored)
     hear_updates(f, 0);
     do_again(f, SAME, -1, 0);
     do_again(f, FIRST, -1, 0);
-    assert_int_equal(f->audit->row.verdict, PL_VERDICT_ODD);
+    expect(f, PL_VERDICT_ODD);
     f->now += 1001;
     assert_ok(hub_tend_audits(&f->h, f->now));
     assert_true(f->audit->drops[0] != 0 && f->audit->drops[1] != 0);
@@ -314,7 +321,7 @@ FIXTURE_TEST(retried_task_has_a_new_audit)
     hear_updates(f, 0);
     do_again(f, SAME, -1, 0);
     do_again(f, FIRST, -1, 0);
-    assert_int_equal(f->audit->row.verdict, PL_VERDICT_ODD);
+    expect(f, PL_VERDICT_ODD);
     hear_row(f, "cpu", 1); /* an old list of the home */
     assert_int_equal(f->h.n_audits, 1);
     hear_row(f, "cpu", 2);
@@ -347,20 +354,19 @@ FIXTURE_TEST(listed_kind_counts_as_unchecked)
     f->options.devices = "invented";
     for (int slot = 0; slot < f->audit->n_parts - 1; slot++)
         hear_update(f, slot, "first", slot == 0 ? "invented" : "cpu", false);
-    assert_int_equal(f->audit->row.verdict, PL_VERDICT_OPEN);
+    expect(f, PL_VERDICT_OPEN);
     do_again(f, SAME, -1, 0); /* what can be checked is checked */
-    assert_int_equal(f->audit->row.verdict, PL_VERDICT_UNCHECKED);
+    expect(f, PL_VERDICT_UNCHECKED);
     hub_clear_audits(&f->h);
     hear_row(f, "invented", 1);
     for (int slot = 0; slot < f->audit->n_parts - 1; slot++)
         hear_update(f, slot, "first", "invented", false);
-    assert_int_equal(f->audit->row.verdict, PL_VERDICT_UNCHECKED);
+    expect(f, PL_VERDICT_UNCHECKED);
 }
 
 static void let_pass(fixture *f, int seconds)
 {
-    f->homes[0].known = f->homes[0].welcome = true;
-    f->homes[1].known = f->homes[1].welcome = true;
+    know_homes(f);
     for (int i = 0; i < seconds; i++)
         assert_ok(hub_tend_audits(&f->h, f->now += 1001));
 }
@@ -378,9 +384,9 @@ FIXTURE_TEST(result_of_a_listed_kind_that_differs_never_counts)
         do_again(f, SAME, -1, 0);
         f->workers[FIRST].left = f->workers[SAME].left = left;
         let_pass(f, 2);
-        assert_int_equal(f->audit->row.verdict, PL_VERDICT_OPEN);
+        expect(f, PL_VERDICT_OPEN);
         let_pass(f, 20);
-        assert_int_equal(f->audit->row.verdict, PL_VERDICT_UNDECIDED);
+        expect(f, PL_VERDICT_UNDECIDED);
     }
     assert_int_equal(f->h.tasks.arms[0].paths[0].n_undecided, 0);
 }
@@ -393,7 +399,7 @@ FIXTURE_TEST(wait_for_one_kind_hides_no_difference_on_another)
     do_again(f, OTHER, 0, 2);
     do_again(f, THIRD, 0, 3);
     let_pass(f, 20);
-    assert_int_equal(f->audit->row.verdict, PL_VERDICT_UNDECIDED);
+    expect(f, PL_VERDICT_UNDECIDED);
 }
 
 /* It asks before the hub looks the next time, and the first repetition begins. */
@@ -410,7 +416,7 @@ FIXTURE_TEST(wait_ends_when_a_judge_gets_the_task)
     hub_audit_release(&f->h, f->audit, NULL);
     do_again(f, SAME, 0, 2);
     do_again(f, FIRST, 0, 3);
-    assert_int_equal(f->audit->row.verdict, PL_VERDICT_UNDECIDED);
+    expect(f, PL_VERDICT_UNDECIDED);
     assert_int_equal(f->h.tasks.arms[0].paths[0].n_undecided, 1);
 }
 
@@ -419,8 +425,7 @@ FIXTURE_TEST(task_that_nobody_can_check_is_done_by_another_kind)
 {
     OWNED(pl_json_destroy) pl_json *o = pl_json_object();
     char text[HUB_WITHHELD_TEXT_MAX];
-    f->homes[0].known = f->homes[0].welcome = true;
-    f->homes[1].known = f->homes[1].welcome = true;
+    know_homes(f);
     hear_updates(f, -1);
     f->workers[FIRST].left = true;
     f->workers[SAME].seen_ms = f->now - 3 * f->options.ttl_ms - 3000; /* it died */
@@ -435,12 +440,12 @@ FIXTURE_TEST(task_that_nobody_can_check_is_done_by_another_kind)
     assert_string_equal(pl_json_get_text(pl_json_at(waiting, 0), "device"), "cpu");
     /* 20 usual times of a task, and 10 times the lifetime of a lease */
     for (int64_t at = gone; at <= gone + 31002; at += 1001) {
-        assert_int_equal(f->audit->row.verdict, PL_VERDICT_OPEN);
+        expect(f, PL_VERDICT_OPEN);
         assert_true(hub_admits_device(&f->h, &f->workers[GUEST], f->now));
         f->workers[OTHER].seen_ms = f->workers[THIRD].seen_ms = f->now;
         assert_ok(hub_tend_audits(&f->h, f->now = at));
     }
-    assert_int_equal(f->audit->row.verdict, PL_VERDICT_UNDECIDED);
+    expect(f, PL_VERDICT_UNDECIDED);
     assert_non_null(strstr(f->audit->row.reason, "with the device cpu came for"));
     /* this says nothing about the repetitions of the path's tasks */
     assert_int_equal(f->h.tasks.arms[0].paths[0].n_undecided, 0);
@@ -461,8 +466,7 @@ FIXTURE_TEST(task_that_nobody_can_check_is_done_by_another_kind)
 
 FIXTURE_TEST(judge_that_comes_back_ends_the_wait)
 {
-    f->homes[0].known = f->homes[0].welcome = true;
-    f->homes[1].known = f->homes[1].welcome = true;
+    know_homes(f);
     hear_updates(f, -1);
     f->workers[FIRST].left = f->workers[SAME].left = true;
     for (int i = 0; i < 20; i++) {
@@ -472,9 +476,9 @@ FIXTURE_TEST(judge_that_comes_back_ends_the_wait)
         assert_ok(hub_tend_audits(&f->h, f->now));
         assert_int_equal(f->audit->lacks_ms == 0, i == 7);
         if (i < 17) /* ten lifetimes of a lease after it left again */
-            assert_int_equal(f->audit->row.verdict, PL_VERDICT_OPEN);
+            expect(f, PL_VERDICT_OPEN);
     }
-    assert_int_equal(f->audit->row.verdict, PL_VERDICT_UNDECIDED);
+    expect(f, PL_VERDICT_UNDECIDED);
 }
 
 /* ---- who is fenced ---- */
@@ -485,7 +489,7 @@ static void liar_is_found(fixture *f, int lie, const char *liar)
     hear_updates(f, lie);
     do_again(f, SAME, -1, 0);
     do_again(f, f->workers[FIRST].own_key ? FIRST : SAME, -1, 0);
-    assert_int_equal(f->audit->row.verdict, PL_VERDICT_ODD);
+    expect(f, PL_VERDICT_ODD);
     assert_int_equal(f->h.n_fenced, 1);
     assert_string_equal(f->h.fenced[0].name, liar);
     f->fenced_key = f->h.fenced[0].key;

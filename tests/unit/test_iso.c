@@ -3,6 +3,7 @@
  * to the equations of outer/iso.h in plain loops. Also tests which matrices of a module
  * are changed. */
 #include "outer/outer.h"
+#include "tests/support/shape.h"
 #include <math.h>
 #include <stdlib.h>
 
@@ -235,18 +236,8 @@ PL_TEST(size_does_not_matter)
 
 /* ---- a module ---- */
 
-static const pl_shape shape = {.vocab = 11,
-                               .width = 8,
-                               .n_heads = 2,
-                               .n_kv_heads = 1,
-                               .head_size = 4,
-                               .ffn = 12,
-                               .n_blocks = 2,
-                               .context = 8,
-                               .tied = false,
-                               .rope_theta = 100.0,
-                               .norm_eps = 1e-5,
-                               .qk_norm = true};
+static const pl_shape shape = SHAPE(11, 8, 2, 1, 4, 12, 2, 8, .tied = false,
+                                    .rope_theta = 100.0, .qk_norm = true);
 
 PL_TEST(only_matrices_of_blocks_are_changed)
 {

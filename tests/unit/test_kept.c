@@ -32,16 +32,6 @@ static void mirror(const char *from, const char *to)
     assert_ok(pl_store_mirror(store, to, true, &report));
 }
 
-/* `target` NULL: the store has no such ref. */
-static void assert_ref(pl_store *store, const char *name, const char *target)
-{
-    OWNED(pl_buf_destroy) pl_buf text = {0};
-    assert_int_equal(pl_store_get_ref(store, name, &text),
-                     target ? PL_OK : PL_ERR_NOT_FOUND);
-    if (target)
-        assert_string_equal(pl_buf_text(&text), target);
-}
-
 /* The store has what it had before the restore. Returns its newest commit. */
 static uint64_t assert_kept(const places *p, const char *folder)
 {

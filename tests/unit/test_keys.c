@@ -11,42 +11,28 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tests/support/suite.h"
+#include "tests/support/key_edits.h"
+#include "tests/support/scratch.h"
 
-typedef struct fixture {
-    char folder[32], file[64];
-} fixture;
-
-static int set_up(void **state)
+/* The file of the test. */
+static const char *the_file(void)
 {
-    fixture *f = pl_alloc(sizeof *f);
-    snprintf(f->folder, sizeof f->folder, "/tmp/pl-keys-XXXXXX");
-    assert_non_null(mkdtemp(f->folder));
-    snprintf(f->file, sizeof f->file, "%s/x", f->folder);
-    *state = f;
-    return 0;
+    return in_scratch("x");
 }
 
-static int tear_down(void **state)
-{
-    OWNED(free_memory) fixture *f = *state;
-    assert_ok(pl_remove_tree(f->folder));
-    return 0;
-}
-
-#define FIXTURE_TEST(name) PL_TEST_ON(name, fixture *f, set_up, tear_down)
+#define FIXTURE_TEST(name) PL_TEST_WITH(name, make_scratch, remove_scratch)
 
 FIXTURE_TEST(a_pair_is_read_back_as_it_was_saved)
 {
     pl_keypair made, got;
     struct stat info;
     pl_keypair_create(&made);
-    assert_ok(pl_keypair_save(f->file, &made));
-    assert_int_equal(stat(f->file, &info), 0);
+    assert_ok(pl_keypair_save(the_file(), &made));
+    assert_int_equal(stat(the_file(), &info), 0);
     assert_int_equal(info.st_mode & 0777, 0600);
-    assert_ok(pl_keypair_load(f->file, &got));
+    assert_ok(pl_keypair_load(the_file(), &got));
     assert_memory_equal(&made, &got, sizeof made);
-    assert_int_equal(pl_keypair_save(f->file, &made), PL_ERR_EXISTS);
+    assert_int_equal(pl_keypair_save(the_file(), &made), PL_ERR_EXISTS);
     assert_int_equal(pl_keypair_load("/tmp/pl-no-such-key", &got), PL_ERR_NOT_FOUND);
 }
 
@@ -64,7 +50,7 @@ FIXTURE_TEST(a_key_is_there_when_its_folder_is_flushed)
     pid_t child = fork();
     if (child == 0) {
         setenv("PATHLOOM_FAILPOINT", "fs.folder.after:error", 1);
-        execl("/proc/self/exe", "test_keys", f->file, (char *)NULL);
+        execl("/proc/self/exe", "test_keys", the_file(), (char *)NULL);
         _exit(99);
     }
     assert_int_equal(waitpid(child, &how, 0), child);
@@ -89,13 +75,13 @@ FIXTURE_TEST(a_key_file_that_others_may_read_is_refused_with_the_remedy)
     pl_keypair made, got;
     static const mode_t modes[] = {0640, 0604, 0660, 0610, 0601};
     pl_keypair_create(&made);
-    assert_ok(pl_keypair_save(f->file, &made));
+    assert_ok(pl_keypair_save(the_file(), &made));
     for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
-        assert_int_equal(chmod(f->file, modes[i]), 0);
-        assert_fails(pl_keypair_load(f->file, &got), PL_ERR_NOPERM, "chmod 600");
+        assert_int_equal(chmod(the_file(), modes[i]), 0);
+        assert_fails(pl_keypair_load(the_file(), &got), PL_ERR_NOPERM, "chmod 600");
     }
-    assert_int_equal(chmod(f->file, 0400), 0);
-    assert_ok(pl_keypair_load(f->file, &got));
+    assert_int_equal(chmod(the_file(), 0400), 0);
+    assert_ok(pl_keypair_load(the_file(), &got));
 }
 
 /* Returns the status with which an ordinary user in this group loads the key. */
@@ -123,22 +109,22 @@ FIXTURE_TEST(a_key_file_of_root_may_be_readable_for_its_group)
         skip();
     }
     pl_keypair_create(&made);
-    assert_ok(pl_keypair_save(f->file, &made));
-    if (chown(f->file, 0, 10001) != 0) {
+    assert_ok(pl_keypair_save(the_file(), &made));
+    if (chown(the_file(), 0, 10001) != 0) {
         print_message("a file of another group: not on this machine\n");
         skip();
     }
-    assert_int_equal(chmod(f->folder, 0711), 0);
-    assert_int_equal(chmod(f->file, 0440), 0);
-    assert_ok(load_as_user(f->file, 10001));
-    assert_int_equal(load_as_user(f->file, 10002), PL_ERR_NOPERM);
+    assert_int_equal(chmod(scratch, 0711), 0);
+    assert_int_equal(chmod(the_file(), 0440), 0);
+    assert_ok(load_as_user(the_file(), 10001));
+    assert_int_equal(load_as_user(the_file(), 10002), PL_ERR_NOPERM);
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
-        assert_int_equal(chmod(f->file, refused[i]), 0);
-        assert_int_equal(load_as_user(f->file, 10001), PL_ERR_NOPERM);
+        assert_int_equal(chmod(the_file(), refused[i]), 0);
+        assert_int_equal(load_as_user(the_file(), 10001), PL_ERR_NOPERM);
     }
-    assert_int_equal(chmod(f->file, 0440), 0);
-    assert_int_equal(chown(f->file, 10002, 10001), 0); /* another user's file */
-    assert_int_equal(load_as_user(f->file, 10001), PL_ERR_NOPERM);
+    assert_int_equal(chmod(the_file(), 0440), 0);
+    assert_int_equal(chown(the_file(), 10002, 10001), 0); /* another user's file */
+    assert_int_equal(load_as_user(the_file(), 10001), PL_ERR_NOPERM);
 }
 
 FIXTURE_TEST(a_cut_or_changed_key_file_is_damaged)
@@ -146,22 +132,18 @@ FIXTURE_TEST(a_cut_or_changed_key_file_is_damaged)
     pl_keypair made, got;
     OWNED(pl_buf_destroy) pl_buf whole = {0};
     pl_keypair_create(&made);
-    assert_ok(pl_keypair_save(f->file, &made));
-    assert_ok(pl_read_file(f->file, &whole));
-    assert_int_equal(chmod(f->file, 0600), 0);
+    assert_ok(pl_keypair_save(the_file(), &made));
+    assert_ok(pl_read_file(the_file(), &whole));
+    assert_int_equal(chmod(the_file(), 0600), 0);
     /* A file that is cut is damaged; only the last newline may be missing. */
     for (size_t n = 0; n + 1 < whole.len; n++) {
-        FILE *out = fopen(f->file, "w");
-        assert_int_equal(fwrite(whole.data, 1, n, out), n);
-        fclose(out);
-        assert_int_equal(pl_keypair_load(f->file, &got), PL_ERR_DAMAGED);
+        write_bytes("x", whole.data, n);
+        assert_int_equal(pl_keypair_load(the_file(), &got), PL_ERR_DAMAGED);
     }
     uint8_t *at = whole.data + strlen("pathloom-key 1\npublic ");
     *at = *at == 'A' ? 'B' : 'A'; /* the public half no longer fits the secret half */
-    FILE *out = fopen(f->file, "w");
-    assert_int_equal(fwrite(whole.data, 1, whole.len, out), whole.len);
-    fclose(out);
-    assert_int_equal(pl_keypair_load(f->file, &got), PL_ERR_DAMAGED);
+    write_bytes("x", whole.data, whole.len);
+    assert_int_equal(pl_keypair_load(the_file(), &got), PL_ERR_DAMAGED);
 }
 
 PL_TEST(a_key_has_one_spelling)
@@ -202,22 +184,6 @@ PL_TEST(an_invitation_is_the_same_pair_on_both_sides)
 }
 
 /* ---- lists ---- */
-static pl_status put_entry(pl_key_list *list, void *context)
-{
-    return pl_key_list_put(list, context);
-}
-
-static pl_status drop_key(pl_key_list *list, void *context)
-{
-    return pl_key_list_drop(list, context) ? PL_OK : pl_fail(PL_ERR_NOT_FOUND, "gone");
-}
-
-static pl_status revoke_key(pl_key_list *list, void *context)
-{
-    return pl_key_list_revoke(list, context) ? PL_OK
-                                             : pl_fail(PL_ERR_NOT_FOUND, "gone");
-}
-
 static pl_key_entry an_entry(pl_key_role role, const char *name)
 {
     pl_keypair pair;
@@ -232,20 +198,21 @@ FIXTURE_TEST(a_list_keeps_what_is_put_and_forgets_what_is_dropped)
 {
     OWNED(pl_key_list_clear) pl_key_list list;
     pl_key_entry e[20];
-    assert_ok(pl_key_list_load(f->file, &list));
+    assert_ok(pl_key_list_load(the_file(), &list));
     assert_int_equal(list.n, 0);
     for (int i = 0; i < 20; i++) {
         e[i] = an_entry(i % 2 ? PL_AS_WORKER : PL_AS_INSPECTOR, "some-name");
         e[i].expires_s = i;
-        assert_ok(pl_key_list_edit(f->file, put_entry, &e[i]));
+        assert_ok(pl_key_list_edit(the_file(), put_entry, &e[i]));
     }
     e[3].role = PL_AS_INVITE;
     e[3].grants = PL_AS_RELAY;
     e[3].uses = 7;
-    assert_ok(pl_key_list_edit(f->file, put_entry, &e[3]));
-    assert_ok(pl_key_list_edit(f->file, drop_key, &e[4].key));
-    assert_int_equal(pl_key_list_edit(f->file, drop_key, &e[4].key), PL_ERR_NOT_FOUND);
-    assert_ok(pl_key_list_load(f->file, &list));
+    assert_ok(pl_key_list_edit(the_file(), put_entry, &e[3]));
+    assert_ok(pl_key_list_edit(the_file(), drop_key, &e[4].key));
+    assert_int_equal(pl_key_list_edit(the_file(), drop_key, &e[4].key),
+                     PL_ERR_NOT_FOUND);
+    assert_ok(pl_key_list_load(the_file(), &list));
     assert_int_equal(list.n, 19);
     for (int i = 0; i < 20; i++) {
         const pl_key_entry *got = pl_key_list_find(&list, &e[i].key, 0);
@@ -270,16 +237,16 @@ FIXTURE_TEST(each_change_of_a_list_has_a_higher_number)
 {
     pl_key_entry changed = an_entry(PL_AS_WORKER, "w");
     const int64_t now_s = pl_wall_ms() / 1000;
-    assert_ok(pl_key_list_edit(f->file, put_entry, &changed));
-    const int64_t first = changed_s(f->file);
+    assert_ok(pl_key_list_edit(the_file(), put_entry, &changed));
+    const int64_t first = changed_s(the_file());
     assert_true(first >= now_s);
     for (int i = 1; i <= 3; i++) {
         changed.expires_s = i;
-        assert_ok(pl_key_list_edit(f->file, put_entry, &changed));
-        assert_true(changed_s(f->file) >= first + i);
-        const int64_t same = changed_s(f->file);
-        assert_ok(pl_key_list_edit(f->file, put_entry, &changed));
-        assert_int_equal(changed_s(f->file), same);
+        assert_ok(pl_key_list_edit(the_file(), put_entry, &changed));
+        assert_true(changed_s(the_file()) >= first + i);
+        const int64_t same = changed_s(the_file());
+        assert_ok(pl_key_list_edit(the_file(), put_entry, &changed));
+        assert_int_equal(changed_s(the_file()), same);
     }
 }
 
@@ -290,11 +257,11 @@ FIXTURE_TEST(a_revoked_key_stays_on_record_and_is_nobody)
     open.grants = PL_AS_WORKER;
     e.expires_s = 1000;
     assert_false(pl_key_list_revoke(&list, &e.key));
-    assert_ok(pl_key_list_edit(f->file, put_entry, &e));
-    assert_ok(pl_key_list_edit(f->file, put_entry, &open));
-    assert_ok(pl_key_list_edit(f->file, revoke_key, &e.key));
-    assert_ok(pl_key_list_edit(f->file, revoke_key, &open.key));
-    assert_ok(pl_key_list_load(f->file, &got));
+    assert_ok(pl_key_list_edit(the_file(), put_entry, &e));
+    assert_ok(pl_key_list_edit(the_file(), put_entry, &open));
+    assert_ok(pl_key_list_edit(the_file(), revoke_key, &e.key));
+    assert_ok(pl_key_list_edit(the_file(), revoke_key, &open.key));
+    assert_ok(pl_key_list_load(the_file(), &got));
     /* An invitation that is revoked is removed from the list. */
     assert_int_equal(got.n, 1);
     assert_int_equal(got.entries[0].role, PL_AS_REVOKED);
@@ -336,14 +303,6 @@ PL_TEST(an_expired_key_is_not_found)
     assert_non_null(pl_key_list_find(&list, &e.key, 0));
 }
 
-static void write_bytes(const char *path, const void *bytes, size_t len)
-{
-    FILE *out = fopen(path, "w");
-    assert_non_null(out);
-    assert_int_equal(fwrite(bytes, 1, len, out), len);
-    assert_int_equal(fclose(out), 0);
-}
-
 /* Each list has a wrong line between two correct lines, which still count. If the list
  * is written again, the wrong line must stay as it is. */
 FIXTURE_TEST(a_wrong_line_is_named_skipped_and_kept)
@@ -379,20 +338,20 @@ FIXTURE_TEST(a_wrong_line_is_named_skipped_and_kept)
         pl_buf_printf(&text, "# mine\n\nworker %s 0 0 good\n", good);
         pl_buf_append(&text, bad[i].text, bad[i].len);
         pl_buf_printf(&text, "\nworker %s 0 0 next\n", next);
-        write_bytes(f->file, text.data, text.len);
-        assert_ok(pl_key_list_load(f->file, &list));
+        write_bytes("x", text.data, text.len);
+        assert_ok(pl_key_list_load(the_file(), &list));
         assert_int_equal(list.n, 2);
         assert_int_equal(list.n_bad, 1);
-        assert_non_null(strstr(list.complaint, f->file));
+        assert_non_null(strstr(list.complaint, the_file()));
         assert_non_null(strstr(list.complaint, "line 4"));
         assert_non_null(strstr(list.complaint, "correct the line or delete it"));
-        assert_ok(pl_key_list_edit(f->file, revoke_key, &list.entries[0].key));
-        assert_ok(pl_key_list_edit(f->file, put_entry, &e));
+        assert_ok(pl_key_list_edit(the_file(), revoke_key, &list.entries[0].key));
+        assert_ok(pl_key_list_edit(the_file(), put_entry, &e));
         pl_key_list_clear(&list);
-        assert_ok(pl_read_file(f->file, &after));
+        assert_ok(pl_read_file(the_file(), &after));
         assert_non_null(memmem(after.data, after.len, "# mine\n", 7));
         assert_non_null(memmem(after.data, after.len, bad[i].text, bad[i].len));
-        assert_ok(pl_key_list_load(f->file, &list));
+        assert_ok(pl_key_list_load(the_file(), &list));
         assert_int_equal(list.n, 3);
         assert_int_equal(list.n_bad, 1);
     }
@@ -424,9 +383,9 @@ FIXTURE_TEST(a_key_of_low_order_is_refused_where_it_enters)
             e.key.bytes[31] = 0x7f;
         }
         assert_int_equal(pl_pubkey_check(&e.key), PL_ERR_DATA);
-        assert_int_equal(pl_key_list_edit(f->file, put_entry, &e), PL_ERR_DATA);
+        assert_int_equal(pl_key_list_edit(the_file(), put_entry, &e), PL_ERR_DATA);
     }
-    assert_false(pl_path_exists(f->file));
+    assert_false(pl_path_exists(the_file()));
 }
 
 /* ---- addresses ---- */

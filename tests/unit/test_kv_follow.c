@@ -113,9 +113,7 @@ static void assert_all_rows(kv *follower)
     assert_int_equal(n, newest);
 }
 
-#define FOLDER_TEST(name) PL_TEST_WITH(name, make_folder, drop_folder)
-
-FOLDER_TEST(a_follower_misses_no_commit_while_the_log_is_replaced)
+STORE_TEST(a_follower_misses_no_commit_while_the_log_is_replaced)
 {
     char scratch[PL_PATH_MAX];
     kv *follower = NULL;
@@ -137,7 +135,7 @@ FOLDER_TEST(a_follower_misses_no_commit_while_the_log_is_replaced)
     kv_close(&writer, false);
 }
 
-FOLDER_TEST(a_follower_that_never_reads_in_peace_says_so)
+STORE_TEST(a_follower_that_never_reads_in_peace_says_so)
 {
     char scratch[PL_PATH_MAX];
     kv *follower = NULL;
@@ -157,7 +155,7 @@ FOLDER_TEST(a_follower_that_never_reads_in_peace_says_so)
 }
 
 /* A copy replaces the database's folder (mirror_set.c), by one whose rows are older. */
-FOLDER_TEST(a_follower_stays_with_its_folder)
+STORE_TEST(a_follower_stays_with_its_folder)
 {
     char scratch[PL_PATH_MAX];
     kv *follower = NULL;

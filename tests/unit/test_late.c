@@ -83,8 +83,6 @@ FIXTURE_TEST(late_deliveries_do_not_move_the_bound)
     assert_false(f->paths[0].lease.active);
 }
 
-/* Others deliver nonsense within a millisecond. The tasks of honest workers must not
- * become late or overdue by that. */
 FIXTURE_TEST(fast_nonsense_makes_nobody_late)
 {
     plan_arm *arm = &f->h.tasks.arms[0];
@@ -106,8 +104,6 @@ FIXTURE_TEST(fast_nonsense_makes_nobody_late)
     assert_float_equal(hub_usual_s(arm), 0.001, 1e-9);
 }
 
-/* The worker that the homes name is credited, whatever others say and whether or not
- * its own DONE arrives. */
 FIXTURE_TEST(delivery_is_credited_to_the_worker_that_the_homes_name)
 {
     plan_settled done;
@@ -360,8 +356,7 @@ FIXTURE_TEST(leases_that_run_out_bar_a_key_on_trial)
 
 FIXTURE_TEST(audit_that_is_held_for_ever_goes_to_another)
 {
-    hub_audit a;
-    memset(&a, 0, sizeof a);
+    hub_audit a = {0};
     pl_copy_text(a.row.path, sizeof a.row.path, "mix/p00.r0");
     a.lease = (plan_lease){.active = true, .token = 7, .worker = 1};
     f->h.audits = &a;

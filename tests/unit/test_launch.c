@@ -6,21 +6,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "tests/support/suite.h"
-
-static char folder[64] = "/tmp/pathloom-launch-XXXXXX";
-
-static int make_folder(void **state)
-{
-    (void)state;
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    return pl_remove_tree(folder) == PL_OK ? 0 : -1;
-}
+#include "tests/support/scratch.h"
 
 static void start(const char *program, const char *logs, const char *expected)
 {
@@ -34,16 +20,16 @@ static void start(const char *program, const char *logs, const char *expected)
 
 PL_TEST(a_program_that_cannot_be_executed_is_named_with_the_reason)
 {
-    start("/nowhere/program", folder,
+    start("/nowhere/program", scratch,
           "cannot start process home: it cannot execute the program "
           "(/nowhere/program): No such file or directory");
-    start(folder, folder, "it cannot execute the program");
+    start(scratch, scratch, "it cannot execute the program");
 }
 
 PL_TEST(a_log_that_cannot_be_opened_is_named_with_the_reason)
 {
     char logs[PL_PATH_MAX], log[PL_PATH_MAX];
-    pl_join(logs, folder, "logs");
+    pl_join(logs, scratch, "logs");
     assert_ok(pl_make_folders(pl_join(log, logs, "home.log")));
     start("/bin/sh", logs, "home.log): Is a directory");
 }
@@ -53,7 +39,7 @@ PL_TEST(a_launcher_without_files_says_so)
     static const char *const argv[] = {"program", NULL};
     OWNED(pl_launcher_destroy) pl_launcher *l;
     struct rlimit files;
-    assert_ok(pl_launcher_create("/bin/true", folder, &l));
+    assert_ok(pl_launcher_create("/bin/true", scratch, &l));
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &files), 0);
     const int next = dup(STDERR_FILENO);
     close(next);
@@ -64,4 +50,4 @@ PL_TEST(a_launcher_without_files_says_so)
     assert_fails(status, PL_ERR_FILES, "ulimit -n");
 }
 
-PL_SUITE(make_folder, remove_folder)
+PL_SUITE(make_scratch, remove_scratch)

@@ -48,18 +48,49 @@ static uint16_t renew_showing(const party *p, uint64_t token, uint64_t phase,
     return ask_plainly(p, &m);
 }
 
-static uint16_t say_done(const party *p, uint64_t token, uint64_t phase,
-                         const char *task)
+static uint16_t say_done_with(const party *p, uint64_t token, const char *task,
+                              double overhead)
 {
     pl_message m;
-    begin(&m, PL_MSG_DONE, p->name, token, phase, task);
+    begin(&m, PL_MSG_DONE, p->name, token, 0, task);
     pl_put_u64(&m.body, PL_TAG_TOKENS, 1);
     pl_put_f64(&m.body, PL_TAG_LOSS, 1);
     pl_put_f64(&m.body, PL_TAG_SECONDS, 1);
-    pl_put_f64(&m.body, PL_TAG_OVERHEAD, 0);
+    pl_put_f64(&m.body, PL_TAG_OVERHEAD, overhead);
     pl_put_f64(&m.body, PL_TAG_IDLE, 0);
     pl_put_f64(&m.body, PL_TAG_WAITED, 0);
     return ask_plainly(p, &m);
+}
+
+static uint16_t say_done(const party *p, uint64_t token, const char *task)
+{
+    return say_done_with(p, token, task, 0);
+}
+
+/* Gives the task back as failed. */
+static void release(const party *p, uint64_t token, uint64_t phase, const char *task)
+{
+    pl_message m;
+    begin(&m, PL_MSG_RELEASE, p->name, token, phase, task);
+    assert_int_equal(ask_plainly(p, &m), PL_MSG_OK);
+}
+
+static int count_in_status(const job *j, const char *text)
+{
+    pl_message m, a;
+    int n = 0;
+    pl_message_init(&m, PL_MSG_STATUS);
+    assert_int_equal(ask(&j->third, &m, &a), PL_MSG_STATUS_IS);
+    for (const char *at = pl_buf_text(&a.data); (at = strstr(at, text)) != NULL; at++)
+        n++;
+    pl_message_destroy(&a);
+    return n;
+}
+
+static void assert_status(const job *j, const char *text, bool has)
+{
+    if ((count_in_status(j, text) > 0) != has)
+        fail_msg("the status %s `%s`", has ? "lacks" : "has", text);
 }
 
 static void holder_has_it_still(const job *j)
@@ -85,18 +116,12 @@ FIXTURE_TEST(stranger_cannot_speak_under_the_holders_name)
 
 FIXTURE_TEST(stranger_cannot_end_it)
 {
-    pl_message m, a;
-    assert_int_equal(say_done(&j->thief, j->token, 0, j->task), PL_MSG_OK);
+    assert_int_equal(say_done(&j->thief, j->token, j->task), PL_MSG_OK);
     holder_has_it_still(j);
-    for (int i = 0; i < 4; i++) { /* three failures would end the job */
-        begin(&m, PL_MSG_RELEASE, j->thief.name, j->token, 0, j->task);
-        assert_int_equal(ask_plainly(&j->thief, &m), PL_MSG_OK);
-    }
+    for (int i = 0; i < 4; i++) /* three failures would end the job */
+        release(&j->thief, j->token, 0, j->task);
     holder_has_it_still(j);
-    pl_message_init(&m, PL_MSG_STATUS);
-    assert_int_equal(ask(&j->thief, &m, &a), PL_MSG_STATUS_IS);
-    assert_null(strstr(pl_buf_text(&a.data), "said by a stranger"));
-    pl_message_destroy(&a);
+    assert_status(j, "said by a stranger", false);
 }
 
 /* A worker tries to use leases that nobody gave it: with token 0, which a path has
@@ -109,7 +134,7 @@ FIXTURE_TEST(nobody_makes_a_lease_for_itself)
         pl_arm_path_name(&j->f.arm, j->f.topology, path, 0, name);
         if (strcmp(name, j->task) == 0)
             continue;
-        assert_int_equal(say_done(&j->thief, 0, 0, name), PL_MSG_OK);
+        assert_int_equal(say_done(&j->thief, 0, name), PL_MSG_OK);
         assert_int_equal(renew(&j->thief, made_up, 0, name), PL_MSG_LEASE_LOST);
         assert_int_equal(renew(&j->thief, 0, 0, name), PL_MSG_LEASE_LOST);
     }
@@ -124,13 +149,13 @@ PL_TEST_WITH(done_without_delivery_keeps_no_path, setup_short, teardown)
     job *j = *state;
     char task[PL_MODULE_NAME_MAX] = "", other[PATHS][PL_MODULE_NAME_MAX];
     uint64_t token = 0, tokens[PATHS];
-    party mine;
+    OWNED(end_party) party mine = {0};
     join_own(j, &mine, "mine");
     for (int path = 1; path < PATHS; path++)
         assert_int_equal(get_task(&mine, &tokens[path], other[path]), 0);
     int64_t said_ms = pl_now_ms(),
             phase = -1; /* at most a minute, far more than needed */
-    assert_int_equal(say_done(&j->holder, j->token, 0, j->task), PL_MSG_OK);
+    assert_int_equal(say_done(&j->holder, j->token, j->task), PL_MSG_OK);
     while (phase < 0 && pl_now_ms() - said_ms < 60000) {
         (void)renew(&j->holder, j->token, 0, j->task);
         for (int path = 1; path < PATHS; path++)
@@ -139,20 +164,25 @@ PL_TEST_WITH(done_without_delivery_keeps_no_path, setup_short, teardown)
     }
     assert_string_equal(task, j->task);
     assert_true(token > j->token);
-    pl_wire_close(&mine.socket);
     assert_int_equal(renew(&j->holder, j->token, 0, j->task), PL_MSG_LEASE_LOST);
 }
 
 /* ---- permissions of a key ---- */
+static void begin_hello(pl_message *m, const char *name, const char *device,
+                        uint64_t pid)
+{
+    pl_message_init(m, PL_MSG_HELLO);
+    pl_put_text(&m->body, PL_TAG_NAME, name);
+    pl_put_text(&m->body, PL_TAG_ROLE, "worker");
+    pl_put_text(&m->body, PL_TAG_DEVICE, device);
+    pl_put_u64(&m->body, PL_TAG_PID, pid);
+}
+
 static uint16_t hello_of(const party *p, const char *name, const char *device,
                          uint64_t pid)
 {
     pl_message m;
-    pl_message_init(&m, PL_MSG_HELLO);
-    pl_put_text(&m.body, PL_TAG_NAME, name);
-    pl_put_text(&m.body, PL_TAG_ROLE, "worker");
-    pl_put_text(&m.body, PL_TAG_DEVICE, device);
-    pl_put_u64(&m.body, PL_TAG_PID, pid);
+    begin_hello(&m, name, device, pid);
     return ask_plainly(p, &m);
 }
 
@@ -195,7 +225,7 @@ FIXTURE_TEST(no_lease_is_sealed_for_a_device_that_came_later)
     pl_get_text(&r, PL_TAG_TASK, 0, task, sizeof task);
     token = a.token;
     pl_message_destroy(&a);
-    assert_int_equal(say_done(&j->thief, token, 0, task), PL_MSG_OK);
+    assert_int_equal(say_done(&j->thief, token, task), PL_MSG_OK);
     assert_int_equal(hello_of(&j->thief, j->thief.name, "unicorn f32", 2),
                      PL_MSG_WELCOME);
     pl_message_init(&m, PL_MSG_TASK_REQ);
@@ -224,12 +254,8 @@ static void flood_names(const party *p, int first, int n)
         char name[32];
         OWNED(pl_message_destroy) pl_message m;
         snprintf(name, sizeof name, "many-%d", first + i);
-        pl_message_init(&m, PL_MSG_HELLO);
+        begin_hello(&m, name, "d", 1);
         m.request = pl_wire_next_request();
-        pl_put_text(&m.body, PL_TAG_NAME, name);
-        pl_put_text(&m.body, PL_TAG_ROLE, "worker");
-        pl_put_text(&m.body, PL_TAG_DEVICE, "d");
-        pl_put_u64(&m.body, PL_TAG_PID, 1);
         (void)pl_wire_send(p->socket, &m); /* fails if the queue is full */
     }
 }
@@ -245,20 +271,6 @@ static int read_welcomes(const party *p)
     return n;
 }
 
-static int count_in_status(const job *j, const char *text)
-{
-    pl_message m, a;
-    int n = 0;
-    pl_message_init(&m, PL_MSG_STATUS);
-    assert_int_equal(ask(&j->third, &m, &a), PL_MSG_STATUS_IS);
-    for (const char *at = pl_buf_text(&a.data); (at = strstr(at, text)) != NULL; at++)
-        n++;
-    pl_message_destroy(&a);
-    return n;
-}
-
-/* During a flood of names from one key, one worker renews its lease, and another worker
- * gets tasks and returns them. */
 FIXTURE_TEST(thirty_thousand_names_of_one_key_change_nothing_for_others)
 {
     enum { NAMES = 30000, AT_ONCE = 300, MORE_KIB = 8 << 10 };
@@ -286,7 +298,7 @@ FIXTURE_TEST(thirty_thousand_names_of_one_key_change_nothing_for_others)
  * wants is taken back from a worker on trial. */
 FIXTURE_TEST(nobody_takes_the_name_of_another)
 {
-    party absent = {.name = "absent"}, mine;
+    OWNED(end_party) party absent = {.name = "absent"}, mine = {0};
     pl_message m;
     pl_keypair_create(&absent.key);
     allow(j, &absent);
@@ -302,8 +314,6 @@ FIXTURE_TEST(nobody_takes_the_name_of_another)
     join(j, &absent);
     join_own(j, &mine, "by-hand");
     assert_int_equal(hello(&j->thief, "by-hand", "d"), PL_MSG_ERR);
-    pl_wire_close(&mine.socket);
-    pl_wire_close(&absent.socket);
 }
 
 /* Enrols party `p` at the hub, over a connection that has the key of an invitation.
@@ -323,7 +333,8 @@ static uint16_t enrol(const job *j, const pl_keypair *invite, const party *p)
 
 FIXTURE_TEST(enrolling_gets_the_name_of_a_worker_without_results_only)
 {
-    party late = {.name = "late"}, by_hand = {.name = "by-hand"}, mine;
+    OWNED(end_party) party late = {.name = "late"}, by_hand = {.name = "by-hand"};
+    OWNED(end_party) party mine = {0};
     pl_keypair invite;
     char list[PL_PATH_MAX];
     pl_keypair_create(&invite);
@@ -341,34 +352,14 @@ FIXTURE_TEST(enrolling_gets_the_name_of_a_worker_without_results_only)
     assert_int_equal(enrol(j, &invite, &late), PL_MSG_ENROLLED);
     join(j, &late);
     assert_int_equal(hello(&j->thief, "late", "d"), PL_MSG_ERR);
-    pl_wire_close(&late.socket);
-    pl_wire_close(&mine.socket);
-}
-
-static bool status_has(const job *j, const char *text)
-{
-    pl_message m, a;
-    pl_message_init(&m, PL_MSG_STATUS);
-    assert_int_equal(ask(&j->third, &m, &a), PL_MSG_STATUS_IS);
-    const bool has = strstr(pl_buf_text(&a.data), text) != NULL;
-    pl_message_destroy(&a);
-    return has;
-}
-
-static void assert_status(const job *j, const char *text, bool has)
-{
-    if (status_has(j, text) != has)
-        fail_msg("the status %s `%s`", has ? "lacks" : "has", text);
 }
 
 static void fail_task(const party *p)
 {
-    pl_message m;
     uint64_t token = 0;
     char task[PL_MODULE_NAME_MAX];
     assert_int_equal(get_task(p, &token, task), 0);
-    begin(&m, PL_MSG_RELEASE, p->name, token, 0, task);
-    assert_int_equal(ask_plainly(p, &m), PL_MSG_OK);
+    release(p, token, 0, task);
 }
 
 FIXTURE_TEST(one_workers_failures_bar_it_and_end_no_job)
@@ -422,7 +413,8 @@ FIXTURE_TEST(different_workers_that_fail_at_one_task_end_the_job)
 
 FIXTURE_TEST(others_failures_end_no_job_that_has_workers_of_its_own)
 {
-    party two[2], mine;
+    party two[2];
+    OWNED(end_party) party mine = {0};
     join_own(j, &mine, "mine");
     fail_task(&j->thief);
     fail_task(&j->thief);
@@ -434,7 +426,6 @@ FIXTURE_TEST(others_failures_end_no_job_that_has_workers_of_its_own)
         fail_task(&mine);
     }
     assert_status(j, "failed 6 times in phase 0", true);
-    pl_wire_close(&mine.socket);
     end_two(two);
 }
 
@@ -502,7 +493,7 @@ static bool has_state(const job *j, const char *path)
  * job. If the task fails again without the state, the job ends. */
 FIXTURE_TEST(false_state_of_one_key_ends_no_job)
 {
-    party mine;
+    OWNED(end_party) party mine = {0};
     char task[PL_MODULE_NAME_MAX];
     tell_secret(j->f.home.address);
     finish_first_phase(j, j->thief.name);
@@ -515,16 +506,15 @@ FIXTURE_TEST(false_state_of_one_key_ends_no_job)
     assert_false(has_state(j, task));
     /* Until the hub hears that the state is gone, it counts failures against the state.
      */
-    for (int i = 0; i < 60 && !status_has(j, "its update is too long"); i++)
+    for (int i = 0; i < 60 && !count_in_status(j, "its update is too long"); i++)
         refuse_task(&mine, task);
     assert_status(j, "its update is too long", true);
     assert_false(has_state(j, task));
-    pl_wire_close(&mine.socket);
 }
 
 FIXTURE_TEST(own_state_that_fails_ends_the_job)
 {
-    party mine;
+    OWNED(end_party) party mine = {0};
     char task[PL_MODULE_NAME_MAX];
     tell_secret(j->f.home.address);
     finish_first_phase(j, "mine");
@@ -533,7 +523,6 @@ FIXTURE_TEST(own_state_that_fails_ends_the_job)
         refuse_task(&mine, task);
     assert_status(j, "failed 3 times in phase 1", true);
     assert_true(has_state(j, task));
-    pl_wire_close(&mine.socket);
 }
 
 FIXTURE_TEST(sums_of_the_fleet_take_no_impossible_number)
@@ -541,14 +530,7 @@ FIXTURE_TEST(sums_of_the_fleet_take_no_impossible_number)
     const double bad[] = {-1, 1e300, (double)INFINITY, (double)NAN};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         pl_message m;
-        begin(&m, PL_MSG_DONE, j->thief.name, 0, 0, j->task);
-        pl_put_u64(&m.body, PL_TAG_TOKENS, 1);
-        pl_put_f64(&m.body, PL_TAG_LOSS, 1);
-        pl_put_f64(&m.body, PL_TAG_SECONDS, 1);
-        pl_put_f64(&m.body, PL_TAG_OVERHEAD, bad[i]);
-        pl_put_f64(&m.body, PL_TAG_IDLE, 0);
-        pl_put_f64(&m.body, PL_TAG_WAITED, 0);
-        assert_int_equal(ask_plainly(&j->thief, &m), PL_MSG_ERR);
+        assert_int_equal(say_done_with(&j->thief, 0, j->task, bad[i]), PL_MSG_ERR);
         begin(&m, PL_MSG_RENEW, j->holder.name, j->token, 0, j->task);
         pl_put_f64(&m.body, PL_TAG_LOSS, bad[i]);
         pl_put_u64(&m.body, PL_TAG_STEP, (UINT64_C(1) << 31) + 7);
@@ -564,18 +546,15 @@ FIXTURE_TEST(sums_of_the_fleet_take_no_impossible_number)
 
 FIXTURE_TEST(worker_has_no_more_leases_than_it_can_use)
 {
-    party mine;
+    OWNED(end_party) party mine = {0};
     uint64_t token = 0;
     char task[PL_MODULE_NAME_MAX];
     join_own(j, &mine, "mine");
     for (int i = 0; i < 3; i++) /* the fourth path belongs to `holder` */
         assert_int_equal(get_task(&mine, &token, task), 0);
-    pl_message m;
-    begin(&m, PL_MSG_RELEASE, j->holder.name, j->token, 0, j->task);
-    assert_int_equal(ask_plainly(&j->holder, &m), PL_MSG_OK);
+    release(&j->holder, j->token, 0, j->task);
     assert_int_equal(try_task(&mine, &token, task), -1);
     assert_int_equal(get_task(&j->third, &token, task), 0);
-    pl_wire_close(&mine.socket);
 }
 
 FIXTURE_TEST(key_on_trial_has_one_lease)
@@ -593,7 +572,8 @@ FIXTURE_TEST(key_on_trial_has_one_lease)
 
 FIXTURE_TEST(own_worker_begins_what_one_on_trial_is_at)
 {
-    party two[2], mine;
+    party two[2];
+    OWNED(end_party) party mine = {0};
     uint64_t token = 0;
     char task[PL_MODULE_NAME_MAX];
     begin_two(j, two);
@@ -602,7 +582,6 @@ FIXTURE_TEST(own_worker_begins_what_one_on_trial_is_at)
     join_own(j, &mine, "mine");
     assert_int_equal(get_task(&mine, &token, task), 0);
     assert_status(j, "\"backups_granted\":1", true);
-    pl_wire_close(&mine.socket);
     end_two(two);
 }
 
@@ -634,10 +613,8 @@ FIXTURE_TEST(worker_on_trial_is_served_last)
     party own[3];
     uint64_t token = 0;
     char task[PL_MODULE_NAME_MAX];
-    pl_message m;
     static const char *const names[] = {"one", "two", "three"};
-    begin(&m, PL_MSG_RELEASE, j->holder.name, j->token, 0, j->task);
-    assert_int_equal(ask_plainly(&j->holder, &m), PL_MSG_OK);
+    release(&j->holder, j->token, 0, j->task);
     for (int i = 0; i < 3; i++)
         join_own(j, &own[i], names[i]);
     assert_int_equal(get_task(&own[0], &token, task), 0);
@@ -647,8 +624,7 @@ FIXTURE_TEST(worker_on_trial_is_served_last)
     pl_sleep_ms(200);
     uint64_t second = begin_asking(&own[2]);
     pl_sleep_ms(200);
-    begin(&m, PL_MSG_RELEASE, own[1].name, token, 0, task);
-    assert_int_equal(ask_plainly(&own[1], &m), PL_MSG_OK);
+    release(&own[1], token, 0, task);
     assert_int_equal(await_answer(&own[2], second), PL_MSG_TASK);
     assert_int_equal(await_answer(&j->thief, first), PL_MSG_NO_WORK);
     for (int i = 0; i < 3; i++)

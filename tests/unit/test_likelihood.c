@@ -1,6 +1,7 @@
 /* folder: serve; label: unit */
 #include "modules/modules.h"
 #include "serve/serve.h"
+#include "tests/support/shape.h"
 #include <math.h>
 #include <string.h>
 
@@ -14,17 +15,8 @@ static pl_decoder *decoder;
 
 static int open_model(void **state)
 {
-    const pl_shape shape = {.vocab = VOCAB,
-                            .width = 16,
-                            .n_heads = 2,
-                            .n_kv_heads = 2,
-                            .head_size = 8,
-                            .ffn = 24,
-                            .n_blocks = 2,
-                            .context = CONTEXT,
-                            .tied = true,
-                            .rope_theta = 100.0,
-                            .norm_eps = 1e-5};
+    const pl_shape shape =
+        SHAPE(VOCAB, 16, 2, 2, 8, 24, 2, CONTEXT, .tied = true, .rope_theta = 100.0);
     const pl_backend_options be = {.name = "ref", .n_threads = 1, .precision = "f32"};
     const pl_model_options options = {.batch = 1, .context = CONTEXT};
     pl_topology_spec spec = {.replicas = 1};

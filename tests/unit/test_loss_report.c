@@ -33,13 +33,11 @@ static void report_rules(double one, double one_router, double one_again,
 {
     static const char *const sets[] = {"router.prefix=32"};
     uint32_t lens[DOCS];
-    pl_run r;
-    evaluation e;
+    pl_run r = {0};
+    evaluation e = {0};
     pl_shape shape;
     pl_topology_spec spec;
     OWNED(pl_buf_destroy) pl_buf file = {0};
-    memset(&r, 0, sizeof r);
-    memset(&e, 0, sizeof e);
     for (int d = 0; d < DOCS; d++)
         lens[d] = TARGETS + PREFIX;
     build_tokens(lens, DOCS, 32000, &file);

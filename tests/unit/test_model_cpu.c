@@ -2,6 +2,7 @@
 /* Tests a whole model on every production backend. Its gradients must agree with the
  * reference, it must learn, equal trainings must give equal bytes, and decoding must
  * agree with a full forward pass. */
+#include "tests/support/shape.h"
 #include "tests/support/pairs.h"
 
 /* Every test is run twice: without QK norm and with it. */
@@ -16,22 +17,20 @@ static void for_each_model(void (*check)(const pair *p))
     }
 }
 
+#define MODEL_TEST(name)                                                               \
+    static void name##_of(const pair *p);                                              \
+    PL_TEST(name)                                                                      \
+    {                                                                                  \
+        for_each_model(name##_of);                                                     \
+    }                                                                                  \
+    static void name##_of(const pair *p)
+
 enum { MODEL_B = 3, MODEL_T = 37, MODEL_N = MODEL_B * MODEL_T };
 
 static pl_topology *topology_with(int ffn, bool tied)
 {
-    const pl_shape shape = {.vocab = 257,
-                            .width = 96,
-                            .n_heads = 4,
-                            .n_kv_heads = 2,
-                            .head_size = 32,
-                            .ffn = ffn,
-                            .n_blocks = 3,
-                            .context = 48,
-                            .tied = tied,
-                            .rope_theta = 10000.0,
-                            .norm_eps = 1e-5,
-                            .qk_norm = with_qk_norm};
+    const pl_shape shape = SHAPE(257, 96, 4, 2, 32, ffn, 3, 48, .tied = tied,
+                                 .rope_theta = 10000.0, .qk_norm = with_qk_norm);
     return one_path(&shape);
 }
 
@@ -67,7 +66,7 @@ static double model_gradients(const pl_topology *t, pl_backend *be, float *grads
     return result.loss;
 }
 
-static void check_model_gradients(const pair *p)
+MODEL_TEST(gradients_of_a_model_agree_with_ref)
 {
     /* Loss and gradients of the reference backend, without QK norm and with it. They
      * are computed for the first pair and kept for all. */
@@ -91,15 +90,10 @@ static void check_model_gradients(const pair *p)
         fail_msg("%s: gradients differ by %g, more than %g", p->label, error, limit);
 }
 
-PL_TEST(gradients_of_a_model_agree_with_ref)
-{
-    for_each_model(check_model_gradients);
-}
-
 /* Trains two models in the same way, except that the second one recomputes activations.
  * Both must end with the same bytes. An emulated device trains only three steps: it
  * makes a graph for the second, and the third runs this graph again. */
-static void check_same_bytes(const pair *p)
+MODEL_TEST(training_twice_gives_the_same_bytes_also_by_recomputing)
 {
     int32_t tokens[MODEL_N], targets[MODEL_N];
     OWNED(pl_topology_destroy) pl_topology *t = model_topology();
@@ -122,12 +116,7 @@ static void check_same_bytes(const pair *p)
     free(end[0]), free(end[1]);
 }
 
-PL_TEST(training_twice_gives_the_same_bytes_also_by_recomputing)
-{
-    for_each_model(check_same_bytes);
-}
-
-static void check_learning(const pair *p)
+MODEL_TEST(training_learns_a_batch_by_heart)
 {
     if (strcmp(p->be[1]->name, "ref") == 0 || strstr(p->be[1]->device, "emulated"))
         return; /* these backends are slow; test_model.c tests ref */
@@ -144,15 +133,10 @@ static void check_learning(const pair *p)
         fail_msg("%s: after 60 steps the loss is still %g", p->label, result.loss);
 }
 
-PL_TEST(training_learns_a_batch_by_heart)
-{
-    for_each_model(check_learning);
-}
-
 /* Compares the losses of texts that share rows with their losses in a row of their own.
  * The texts have 1, 2, 3 .. tokens; a text that reaches the end of a row is cut there.
  * The losses must agree. */
-static void check_texts(const pair *p)
+MODEL_TEST(texts_of_a_row_do_not_see_each_other)
 {
     int32_t tokens[MODEL_N], targets[MODEL_N];
     float packed[MODEL_N], alone[MODEL_T], before[MODEL_N], after[MODEL_N];
@@ -182,12 +166,7 @@ static void check_texts(const pair *p)
     assert_memory_equal(after, before, sizeof before);
 }
 
-PL_TEST(texts_of_a_row_do_not_see_each_other)
-{
-    for_each_model(check_texts);
-}
-
-static void check_decoder(const pair *p)
+MODEL_TEST(decoding_equals_a_full_forward_pass)
 {
     int32_t tokens[MODEL_N], targets[MODEL_N];
     float logits[257], losses[MODEL_T];
@@ -214,16 +193,11 @@ static void check_decoder(const pair *p)
         fail_msg("%s: the loss of a decoded token differs by %g", p->label, worst);
 }
 
-PL_TEST(decoding_equals_a_full_forward_pass)
-{
-    for_each_model(check_decoder);
-}
-
 /* Shows that a model for inference has the losses of a model for training, also after a
  * second load. If the backend makes copies of the weights in another type, the model
  * for inference keeps no fp32 weights. The four kinds of models differ in two points:
  * whether the embedding is the largest matrix, and whether it is tied to the head. */
-static void check_inference(const pair *p)
+MODEL_TEST(inference_gives_the_losses_of_a_model_with_masters)
 {
     int32_t tokens[MODEL_N], targets[MODEL_N];
     float losses[2][MODEL_N];
@@ -250,12 +224,7 @@ static void check_inference(const pair *p)
     }
 }
 
-PL_TEST(inference_gives_the_losses_of_a_model_with_masters)
-{
-    for_each_model(check_inference);
-}
-
-static void check_what_is_kept(const pair *p)
+MODEL_TEST(inference_keeps_copies_or_masters_but_not_both)
 {
     const bool lean = p->be[1]->act == PL_BF16;
     OWNED(pl_topology_destroy) pl_topology *t = model_topology();
@@ -270,11 +239,6 @@ static void check_what_is_kept(const pair *p)
         assert_int_equal(plan.params_bytes, 4 * n);
     else
         assert_true(plan.params_bytes < 4 * n); /* the bf16 copies need 2 n bytes */
-}
-
-PL_TEST(inference_keeps_copies_or_masters_but_not_both)
-{
-    for_each_model(check_what_is_kept);
 }
 
 /* ---- sums for the host ---- */
@@ -299,7 +263,7 @@ static float *normals_there(pl_backend *be, size_t n)
 }
 
 /* All backends sum in double and in the same order, so the bytes are equal. */
-static void check_means(const pair *p)
+MODEL_TEST(means_of_rows_are_those_of_ref)
 {
     enum { B = 3, T = 11 };
     static const int32_t lengths[B] = {11, 1, 6};
@@ -324,14 +288,9 @@ static void check_means(const pair *p)
     }
 }
 
-PL_TEST(means_of_rows_are_those_of_ref)
-{
-    for_each_model(check_means);
-}
-
 /* A sum that is posted is that of its own time, although it is collected after later
  * operations. */
-static void check_losses(const pair *p)
+MODEL_TEST(sums_of_losses_are_those_of_ref)
 {
     for (int N = 1; N <= 700; N += 699) {
         double sums[2][2];
@@ -352,9 +311,4 @@ static void check_losses(const pair *p)
             assert_true(fabs(sums[1][more] - sums[0][more]) < 1e-10);
         assert_true(fabs(sums[0][1] - 2.0 * sums[0][0]) < 1e-10);
     }
-}
-
-PL_TEST(sums_of_losses_are_those_of_ref)
-{
-    for_each_model(check_losses);
 }

@@ -2,6 +2,7 @@
 /* Tests the accuracy of every production backend. Over a whole training, its losses
  * must stay near those of the reference backend. On one batch, the gradient of each
  * tensor must be near that of the reference backend. */
+#include "tests/support/shape.h"
 #include "tests/support/pairs.h"
 
 enum { V = 64, B = 4, T = 24, N = B * T, STEPS = 200 };
@@ -9,17 +10,8 @@ enum { STEPS_EMULATED = 10 }; /* on an emulated device 200 steps take minutes */
 
 static pl_topology *curve_topology(void)
 {
-    const pl_shape shape = {.vocab = V,
-                            .width = 64,
-                            .n_heads = 2,
-                            .n_kv_heads = 2,
-                            .head_size = 32,
-                            .ffn = 96,
-                            .n_blocks = 2,
-                            .context = T,
-                            .tied = true,
-                            .rope_theta = 10000.0,
-                            .norm_eps = 1e-5};
+    const pl_shape shape =
+        SHAPE(V, 64, 2, 2, 32, 96, 2, T, .tied = true, .rope_theta = 10000.0);
     return one_path(&shape);
 }
 
@@ -62,7 +54,7 @@ static void train(const pl_topology *t, pl_backend *be, int n, double *losses)
     }
 }
 
-static void check_curve(const pair *p)
+PAIR_TEST(the_loss_stays_within_half_a_percent_of_ref_for_200_steps)
 {
     /* The losses of the reference backend, computed for the first pair and kept for
      * all. */
@@ -84,11 +76,6 @@ static void check_curve(const pair *p)
                   got[n - 1], n, want[n - 1]);
 }
 
-PL_TEST(the_loss_stays_within_half_a_percent_of_ref_for_200_steps)
-{
-    for_each_backend(check_curve);
-}
-
 static void gradients(const pl_topology *t, pl_backend *be, float *out)
 {
     int32_t tokens[N], targets[N];
@@ -99,7 +86,7 @@ static void gradients(const pl_topology *t, pl_backend *be, float *out)
     assert_ok(pl_model_save_grads(model, out));
 }
 
-static void check_tensors(const pair *p)
+PAIR_TEST(the_gradient_of_each_tensor_is_that_of_ref_to_1e_4)
 {
     /* The gradients of the reference backend, computed for the first pair and kept for
      * all. */
@@ -124,9 +111,4 @@ static void check_tensors(const pair *p)
             fail_msg("%s: the gradient of %s differs by %g", p->label, tensor->name,
                      error);
     }
-}
-
-PL_TEST(the_gradient_of_each_tensor_is_that_of_ref_to_1e_4)
-{
-    for_each_backend(check_tensors);
 }

@@ -3,6 +3,7 @@
  * same steps as other paths, its results must have the same bytes as those of a model
  * that has loaded all parameters of the path. */
 #include "modules/decoder_rows.h"
+#include "tests/support/shape.h"
 #include "tests/support/pairs.h"
 
 enum {
@@ -22,18 +23,9 @@ enum { KINDS = 4 };
 static pl_topology *make_topology(int kind)
 {
     static const char *const levels[KINDS] = {"2x2", "2x2", "3", "1"};
-    const pl_shape shape = {.vocab = VOCAB,
-                            .width = kind == 3 ? 72 : 48,
-                            .n_heads = 4,
-                            .n_kv_heads = 2,
-                            .head_size = kind == 3 ? 18 : 12,
-                            .ffn = kind == 3 ? 150 : 88,
-                            .n_blocks = 4,
-                            .context = CONTEXT,
-                            .tied = kind != 1,
-                            .rope_theta = 10000.0,
-                            .norm_eps = 1e-5,
-                            .qk_norm = kind != 0};
+    const pl_shape shape = SHAPE(VOCAB, kind == 3 ? 72 : 48, 4, 2, kind == 3 ? 18 : 12,
+                                 kind == 3 ? 150 : 88, 4, CONTEXT, .tied = kind != 1,
+                                 .rope_theta = 10000.0, .qk_norm = kind != 0);
     pl_topology_spec spec = {.replicas = 1};
     pl_topology *t;
     assert_ok(pl_topology_parse_levels(levels[kind], &spec));

@@ -3,70 +3,19 @@
  * several paths in one batch must get the same bytes as in a batch of their own. */
 #include "tests/support/word_model.h"
 
-enum { VOCAB = 300, CONTEXT = 600, LONG = 560, SLOTS = 8, PATHS = 4 };
-static pl_tokenizer *tokenizer;
-static pl_store *store;
-static pl_arm arm;
+enum { CONTEXT = 600, LONG = 560, SLOTS = 8, PATHS = 4 };
+static pl_mixture mix;
 
 /* ---- a store ---- */
-/* Stores version `number` of a module. The parameters depend only on `module` and
- * `seed`. */
-static void put_module(int module, uint64_t number, uint64_t seed)
-{
-    const int slot = pl_topology_module_slot(topology, module);
-    const size_t n = pl_topology_slot(topology, slot)->n_params;
-    pl_version v = {.number = number}, head;
-    pl_txn *txn;
-    OWNED(free_memory) float *params = pl_alloc(n * sizeof *params);
-    for (size_t i = 0; i < n; i++)
-        params[i] = 0.3f * pl_random_normal(seed, (uint64_t)module, i);
-    pl_arm_module_name(&arm, topology, module, v.module);
-    pl_copy_text(v.method, sizeof v.method, "test");
-    assert_ok(pl_txn_begin(store, &txn));
-    assert_ok(pl_txn_put_blob(txn, params, n * sizeof *params, &v.params));
-    if (number > 0) {
-        memset(&head, 0, sizeof head);
-        assert_ok(pl_store_head(store, v.module, &head));
-        v.parent = head.params;
-        v.momentum = v.params;
-        pl_version_clear(&head);
-    }
-    assert_ok(pl_txn_put_version(txn, &v, (pl_keep){false, false, false}));
-    assert_ok(pl_txn_commit(&txn));
-}
-
 static int open_all(void **state)
 {
-    arm.shape = (pl_shape){.vocab = VOCAB,
-                           .width = 32,
-                           .n_heads = 2,
-                           .n_kv_heads = 1,
-                           .head_size = 16,
-                           .ffn = 48,
-                           .n_blocks = 4,
-                           .context = CONTEXT,
-                           .tied = true,
-                           .rope_theta = 10000.0,
-                           .norm_eps = 1e-5};
-    arm.spec.replicas = 1;
-    arm.spec.private_block[3] = true;
-    pl_copy_text(arm.name, sizeof arm.name, "mix");
-    if (make_words_tokenizer(state, VOCAB, &tokenizer) != PL_OK ||
-        pl_topology_parse_levels("2x2", &arm.spec) != PL_OK ||
-        pl_topology_create(&arm.shape, &arm.spec, &topology) != PL_OK ||
-        pl_store_open(in_scratch("store"), PL_STORE_CREATE, &store) != PL_OK)
-        return -1;
-    for (int m = 0; m < pl_topology_n_modules(topology); m++)
-        put_module(m, 0, 7);
-    return 0;
+    mix.arm.spec.private_block[3] = true;
+    return open_word_mixture(state, &mix, CONTEXT) ? 0 : -1;
 }
 
 static int close_all(void **state)
 {
-    pl_store_close(&store);
-    pl_topology_destroy(&topology);
-    pl_tokenizer_destroy(&tokenizer);
-    return remove_scratch(state);
+    return close_word_mixture(state, &mix);
 }
 
 static pl_backend *open_backend(const char *name, const char *precision)
@@ -84,7 +33,7 @@ static pl_backend *open_backend(const char *name, const char *precision)
 static pl_pooled_path *open_path(pl_module_pool *pool, int path)
 {
     pl_pooled_path *out;
-    const pl_path_source source = {&arm, topology, path, {NULL, false}};
+    const pl_path_source source = {&mix.arm, mix.topology, path, {NULL, false}};
     assert_ok(pl_module_pool_open(pool, &source, &out));
     return out;
 }
@@ -97,13 +46,13 @@ static uint64_t bytes_of(const pl_backend *be, const bool *paths, int *n_modules
 {
     uint64_t bytes = 0;
     *n_modules = 0;
-    for (int m = 0; m < pl_topology_n_modules(topology); m++) {
+    for (int m = 0; m < pl_topology_n_modules(mix.topology); m++) {
         bool used = false;
         for (int p = 0; p < PATHS; p++)
-            used |= paths[p] && pl_topology_path_has(topology, p, m);
+            used |= paths[p] && pl_topology_path_has(mix.topology, p, m);
         if (used) {
-            bytes +=
-                pl_module_bytes(be, topology, pl_topology_module_slot(topology, m));
+            bytes += pl_module_bytes(be, mix.topology,
+                                     pl_topology_module_slot(mix.topology, m));
             ++*n_modules;
         }
     }
@@ -127,21 +76,22 @@ static void check_memory(const char *precision)
     pl_pooled_path *open[PATHS] = {NULL};
     bool is_open[PATHS] = {false};
     uint64_t missing;
-    const pl_path_source p01 = {&arm, topology, 1, {NULL, false}};
+    const pl_path_source p01 = {&mix.arm, mix.topology, 1, {NULL, false}};
     if (!be)
         return;
     OWNED(pl_module_pool_destroy)
-    pl_module_pool *pool = pl_module_pool_create(be, store);
+    pl_module_pool *pool = pl_module_pool_create(be, mix.store);
     expect_paths(pool, be, is_open, 0);
     assert_ok(pl_module_pool_missing(pool, &p01, &missing));
-    assert_int_equal(missing, pl_path_bytes(be, topology));
+    assert_int_equal(missing, pl_path_bytes(be, mix.topology));
     open[0] = open_path(pool, 0);
     is_open[0] = true;
     expect_paths(pool, be, is_open, 5); /* embed, L1, L2, B3, head */
     assert_ok(pl_module_pool_missing(pool, &p01, &missing));
     open[1] = open_path(pool, 1); /* p01 has a different L2 and a different B3 */
-    assert_int_equal(
-        pl_module_bytes(be, topology, 2) + pl_module_bytes(be, topology, 3), missing);
+    assert_int_equal(pl_module_bytes(be, mix.topology, 2) +
+                         pl_module_bytes(be, mix.topology, 3),
+                     missing);
     is_open[1] = true;
     expect_paths(pool, be, is_open, 7);
     open[3] = open_path(pool, 3);
@@ -150,7 +100,8 @@ static void check_memory(const char *precision)
     open[2] = open_path(pool, 2);
     is_open[2] = true;
     expect_paths(pool, be, is_open, 10);
-    assert_int_equal(pl_module_pool_count(pool).bytes, pl_modules_bytes(be, topology));
+    assert_int_equal(pl_module_pool_count(pool).bytes,
+                     pl_modules_bytes(be, mix.topology));
     /* Modules that other paths use must stay in memory. */
     pl_module_pool_close(pool, &open[0]);
     is_open[0] = false;
@@ -176,10 +127,10 @@ PL_TEST(only_modules_that_have_changed_are_read_again)
 {
     OWNED(pl_backend_close) pl_backend *be = open_backend("ref", "f32");
     OWNED(pl_module_pool_destroy)
-    pl_module_pool *pool = pl_module_pool_create(be, store);
+    pl_module_pool *pool = pl_module_pool_create(be, mix.store);
     pl_pooled_path *before = open_path(pool, 0), *other = open_path(pool, 3), *after;
     bool current = false;
-    const int changed = pl_topology_module_of_path(topology, 2, 0);
+    const int changed = pl_topology_module_of_path(mix.topology, 2, 0);
     assert_int_equal(pl_module_pool_count(pool).n_read, 8);
     assert_ok(pl_module_pool_compare(pool, before, &current));
     assert_true(current);
@@ -189,7 +140,7 @@ PL_TEST(only_modules_that_have_changed_are_read_again)
     assert_int_equal(pl_module_pool_count(pool).n_modules, 5);
     before = open_path(pool, 0);
     assert_int_equal(pl_module_pool_count(pool).n_read, 11);
-    put_module(changed, 1, 8);
+    put_word_module(&mix, changed, 1, 8);
     assert_ok(pl_module_pool_compare(pool, other, &current));
     assert_true(current);
     assert_ok(pl_module_pool_compare(pool, before, &current));
@@ -208,7 +159,7 @@ PL_TEST(only_modules_that_have_changed_are_read_again)
     assert_int_equal(pl_module_pool_count(pool).n_modules, 5);
     /* Version 2 has the parameters of version 0, so the path has its first contents
      * again. */
-    put_module(changed, 2, 7);
+    put_word_module(&mix, changed, 2, 7);
     after = open_path(pool, 0);
     assert_int_equal(pl_pooled_path_contents(after), contents);
     pl_module_pool_close(pool, &after);
@@ -235,30 +186,18 @@ static void join(pl_batch *batch, const pl_pooled_path *path, asked *a)
     static int32_t prompt[CONTEXT];
     prompt[0] = PL_TOKEN_BOS;
     for (int i = 1; i < a->n; i++)
-        prompt[i] = 3 + (i * 7 + i * i % 31 + 11 * a->kind) % (VOCAB - 3);
-    const pl_batch_request q = {.prompt = prompt,
-                                .n_prompt = a->n,
-                                .path = path ? pl_pooled_path_table(path) : NULL,
-                                .path_contents =
-                                    path ? pl_pooled_path_contents(path) : 0,
-                                .options = &options,
-                                .emit = tell_text,
-                                .done = tell_done,
-                                .context = &a->got,
-                                .score = tell_score};
+        prompt[i] = 3 + (i * 7 + i * i % 31 + 11 * a->kind) % (WORD_VOCAB - 3);
+    pl_batch_request q = told_request(&a->got, prompt, a->n, &options);
+    q.path = path ? pl_pooled_path_table(path) : NULL;
+    q.path_contents = path ? pl_pooled_path_contents(path) : 0;
     assert_ok(pl_batch_join(batch, &q));
-}
-
-static void run(pl_batch *batch)
-{
-    while (pl_batch_active(batch) > 0)
-        assert_ok(pl_batch_step(batch));
 }
 
 static pl_batch *open_batch(pl_model *loaded, int slots)
 {
     pl_batch *batch;
-    assert_ok(pl_batch_create(loaded, tokenizer, VOCAB, CONTEXT, slots, &batch));
+    assert_ok(
+        pl_batch_create(loaded, mix.tokenizer, WORD_VOCAB, CONTEXT, slots, &batch));
     return batch;
 }
 
@@ -266,7 +205,7 @@ static pl_model *open_model(pl_backend *be)
 {
     pl_model *loaded;
     const pl_model_options size = {.batch = 1, .context = CONTEXT};
-    assert_ok(pl_model_create(be, topology, &size, &loaded));
+    assert_ok(pl_model_create(be, mix.topology, &size, &loaded));
     return loaded;
 }
 
@@ -277,18 +216,15 @@ static void expect_as_alone(pl_backend *be, asked *a)
     asked alone = {.path = a->path, .n = a->n, .kind = a->kind};
     OWNED(pl_model_destroy) pl_model *loaded = open_model(be);
     OWNED(free_memory)
-    float *params = pl_alloc(pl_topology_path_params(topology) * sizeof *params);
-    assert_ok(pl_read_path(store, &arm, topology, a->path, UINT64_MAX, params));
+    float *params = pl_alloc(pl_topology_path_params(mix.topology) * sizeof *params);
+    assert_ok(
+        pl_read_path(mix.store, &mix.arm, mix.topology, a->path, UINT64_MAX, params));
     assert_ok(pl_model_load(loaded, params));
     OWNED(pl_batch_destroy) pl_batch *batch = open_batch(loaded, 1);
     join(batch, NULL, &alone);
-    run(batch);
+    run_batch(batch);
     assert_ok(a->got.status);
-    assert_int_equal(a->got.result.n_tokens, alone.got.result.n_tokens);
-    assert_string_equal(pl_buf_text(&a->got.text), pl_buf_text(&alone.got.text));
-    assert_int_equal(a->got.scores.len, alone.got.scores.len);
-    assert_memory_equal(a->got.scores.data, alone.got.scores.data,
-                        alone.got.scores.len);
+    assert_same_told(&a->got, &alone.got);
     told_clear(&alone.got);
 }
 
@@ -309,19 +245,18 @@ static void check_requests(const char *name, const char *precision)
                                     {0, LONG, 4, 0},
                                     {3, LONG, 4, LONG}};
     enum { N = sizeof wanted / sizeof *wanted };
-    asked list[N];
+    asked list[N] = {0};
     enum { TOGETHER = 8 };
     OWNED(pl_backend_close) pl_backend *be = open_backend(name, precision);
     pl_pooled_path *paths[PATHS];
     if (!be)
         return;
     OWNED(pl_module_pool_destroy)
-    pl_module_pool *pool = pl_module_pool_create(be, store);
+    pl_module_pool *pool = pl_module_pool_create(be, mix.store);
     pl_model *loaded = open_model(be);
     pl_batch *batch = open_batch(loaded, SLOTS);
     for (int p = 0; p < PATHS; p++)
         paths[p] = open_path(pool, p);
-    memset(list, 0, sizeof list);
     for (int i = 0; i < N; i++) {
         list[i].path = wanted[i][0];
         list[i].n = wanted[i][1];
@@ -334,17 +269,17 @@ static void check_requests(const char *name, const char *precision)
             assert_ok(pl_batch_step(batch));
     }
     assert_int_equal(pl_batch_active_on(batch, pl_pooled_path_table(paths[2])), 2);
-    run(batch);
+    run_batch(batch);
     for (int i = 0; i < N; i++) {
         if (i >= TOGETHER) {
             join(batch, paths[list[i].path], &list[i]);
-            run(batch);
+            run_batch(batch);
             if (list[i].got.result.n_known != list[i].n_known)
                 fail_msg("request %d: %d tokens are known, not %d", i,
                          list[i].got.result.n_known, list[i].n_known);
         }
         expect_as_alone(be, &list[i]);
-        pl_buf_destroy(&list[i].got.text), pl_buf_destroy(&list[i].got.scores);
+        told_clear(&list[i].got);
     }
     pl_batch_destroy(&batch);
     pl_model_destroy(&loaded);

@@ -4,6 +4,7 @@
  * the state of a path. */
 #include "modules/modules.h"
 #include "workers/path_state.h"
+#include "tests/support/shape.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -269,17 +270,8 @@ PL_TEST(a_gradient_of_zeros_changes_nothing_but_the_decay)
 }
 
 /* ---- in a model ---- */
-static const pl_shape shape = {.vocab = 19,
-                               .width = 16,
-                               .n_heads = 2,
-                               .n_kv_heads = 1,
-                               .head_size = 8,
-                               .ffn = 24,
-                               .n_blocks = 2,
-                               .context = 4,
-                               .tied = true,
-                               .rope_theta = 1e4,
-                               .norm_eps = 1e-5};
+static const pl_shape shape =
+    SHAPE(19, 16, 2, 1, 8, 24, 2, 4, .tied = true, .rope_theta = 1e4);
 enum { HIDDEN = 2 * (16 * 32 + 16 * 16 + 3 * 16 * 24) };
 static const pl_topology_spec one_path = {.n_levels = 1, .experts = {1}, .replicas = 1};
 static const pl_model_options options = {
@@ -539,8 +531,6 @@ PL_TEST(states_that_muon_cannot_leave_are_refused)
     }
 }
 
-/* Shows that a residual of a lossy codec is refused if it is not finite, in each form
- * in which a residual can be sent. */
 PL_TEST(residuals_that_are_not_finite_are_refused)
 {
     static const pl_state_kind kinds[] = {PL_STATE_F32, PL_STATE_BF16, PL_STATE_I8};

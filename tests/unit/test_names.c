@@ -12,14 +12,12 @@ static void put_tag(pl_store *store, const char *name)
     pl_snapshot_item item = {.module = "mix/embed.E0", .number = 1};
     pl_snapshot tag = {.items = &item, .n_items = 1, .phase = 1};
     OWNED(pl_buf_destroy) pl_buf bytes = {0};
-    pl_hash blob;
     char object[PL_MODULE_NAME_MAX];
     pl_txn *txn = begin(store);
     pl_copy_text(tag.name, sizeof tag.name, name);
     snprintf(object, sizeof object, "tag/%s", name);
     pl_snapshot_encode(&tag, &bytes);
-    assert_ok(pl_txn_put_blob(txn, bytes.data, bytes.len, &blob));
-    assert_ok(pl_txn_put_object(txn, object, &blob));
+    put_object(txn, object, bytes.data, bytes.len);
     assert_ok(pl_txn_commit(&txn));
 }
 

@@ -5,12 +5,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tests/support/suite.h"
+#include "tests/support/scratch.h"
 
 /* Tests that the logs of several processes, files and machines become one sequence of
  * events. */
 
-static char run[64] = "/tmp/test-observe-XXXXXX";
 static pl_buf seen, remarks;
 
 static void see_event(void *context, const page_event *e, const char *file)
@@ -28,39 +27,32 @@ static void see_remark(void *context, const char *sentence)
 
 static void write_log(const char *name, const char *text)
 {
-    char path[PL_PATH_MAX], folder[PL_PATH_MAX];
-    assert_ok(pl_make_folders(pl_join(folder, run, "log")));
-    assert_ok(pl_replace_file(pl_join(path, folder, name), text, strlen(text)));
+    char path[64];
+    assert_ok(pl_make_folders(in_scratch("log")));
+    snprintf(path, sizeof path, "log/%s", name);
+    write_text(path, text);
 }
 
 static const char *observe(observe_wish wish)
 {
     const observe_out out = {see_event, see_remark, NULL};
-    wish.run = run;
+    wish.run = scratch;
     pl_buf_clear(&seen);
     pl_buf_clear(&remarks);
     assert_ok(observe_logs(&wish, &out));
     return pl_buf_text(&seen);
 }
 
-static int make_run(void **state)
-{
-    (void)state;
-    strcpy(run, "/tmp/test-observe-XXXXXX");
-    return mkdtemp(run) ? 0 : 1;
-}
-
 static int remove_run(void **state)
 {
-    (void)state;
     pl_buf_destroy(&seen);
     pl_buf_destroy(&remarks);
-    return pl_remove_tree(run) == PL_OK ? 0 : 1;
+    return remove_scratch(state);
 }
 
 #define AT(second, rest) "2026-11-25T10:00:" second "Z info " rest "\n"
 
-#define FIXTURE_TEST(name) PL_TEST_WITH(name, make_run, remove_run)
+#define FIXTURE_TEST(name) PL_TEST_WITH(name, make_scratch, remove_run)
 
 FIXTURE_TEST(events_of_all_logs_come_in_order_of_time)
 {
@@ -145,10 +137,8 @@ FIXTURE_TEST(filters_take_names_with_and_without_their_arm)
 
 static void cut_event(void *context, const page_event *e, const char *file)
 {
-    char path[PL_PATH_MAX], folder[PL_PATH_MAX];
     see_event(context, e, file);
-    assert_int_equal(truncate(pl_join(path, pl_join(folder, run, "log"), "hub.log"), 0),
-                     0);
+    assert_int_equal(truncate(in_scratch("log/hub.log"), 0), 0);
 }
 
 /* Shows that a log ends without an error where it is cut. The file is cut while it is
@@ -161,7 +151,7 @@ FIXTURE_TEST(a_log_that_is_cut_meanwhile_ends_there)
         pl_buf_printf(&text, AT("01.000", "hub a"));
     write_log("hub.log", pl_buf_text(&text));
     pl_buf_clear(&seen);
-    assert_ok(observe_logs(&(observe_wish){.run = run}, &out));
+    assert_ok(observe_logs(&(observe_wish){.run = scratch}, &out));
     assert_true(pl_starts_with(pl_buf_text(&seen), "hub:a hub:a "));
 }
 
@@ -193,13 +183,15 @@ FIXTURE_TEST(logs_from_elsewhere_are_merged_and_no_logs_are_an_error)
     char path[PL_PATH_MAX];
     const char *logs[] = {path};
     const observe_out out = {see_event, see_remark, NULL};
-    pl_join(path, run, "far-away");
-    assert_int_equal(observe_logs(&(observe_wish){.run = run}, &out), PL_ERR_NOT_FOUND);
+    pl_join(path, scratch, "far-away");
+    assert_int_equal(observe_logs(&(observe_wish){.run = scratch}, &out),
+                     PL_ERR_NOT_FOUND);
     write_log("notes.txt", "");
-    assert_int_equal(observe_logs(&(observe_wish){.run = run}, &out), PL_ERR_NOT_FOUND);
+    assert_int_equal(observe_logs(&(observe_wish){.run = scratch}, &out),
+                     PL_ERR_NOT_FOUND);
     assert_int_equal(observe_logs(&(observe_wish){.logs = logs, .n_logs = 1}, &out),
                      PL_ERR_IO); /* this file does not exist */
-    const char *folder[] = {run};
+    const char *folder[] = {scratch};
     assert_int_equal(observe_logs(&(observe_wish){.logs = folder, .n_logs = 1}, &out),
                      PL_ERR_IO);
     const char *text = AT("01.000", "far a");

@@ -137,7 +137,7 @@ static void expect_same(const pair *p, twin *x, const char *what, const int *ext
 
 /* A shape is N positions, V tokens, C columns. In the last two shapes, every second
  * position has the same token. */
-static void check_embedding(const pair *p)
+PAIR_TEST(embedding_agrees_with_ref)
 {
     static const int shapes[][3] = {{1, 1, 1},    {37, 33, 128}, {200, 7, 896},
                                     {5, 90, 63},  {1200, 3, 8},  {200, 90, 328},
@@ -168,11 +168,6 @@ static void check_embedding(const pair *p)
     }
 }
 
-PL_TEST(embedding_agrees_with_ref)
-{
-    for_each_backend(check_embedding);
-}
-
 /* ---- norm ---- */
 
 /* N rows, C columns. The rows of the last two shapes have more elements than one block
@@ -180,7 +175,7 @@ PL_TEST(embedding_agrees_with_ref)
 static const int norm_shapes[][2] = {{1, 8},    {3, 7},    {37, 128},  {64, 896},
                                      {5, 1003}, {17, 264}, {19, 8456}, {3, 8203}};
 
-static void check_norm(const pair *p)
+PAIR_TEST(rmsnorm_agrees_with_ref)
 {
     for (int i = 0; i < COUNT(norm_shapes); i++) {
         int N = norm_shapes[i][0], C = norm_shapes[i][1];
@@ -209,12 +204,7 @@ static void check_norm(const pair *p)
     }
 }
 
-PL_TEST(rmsnorm_agrees_with_ref)
-{
-    for_each_backend(check_norm);
-}
-
-static void check_residual(const pair *p)
+PAIR_TEST(rmsnorm_leaves_the_sum_with_the_residual_in_x)
 {
     for (int i = 0; i < COUNT(norm_shapes); i++) {
         int N = norm_shapes[i][0], C = norm_shapes[i][1];
@@ -234,18 +224,13 @@ static void check_residual(const pair *p)
     }
 }
 
-PL_TEST(rmsnorm_leaves_the_sum_with_the_residual_in_x)
-{
-    for_each_backend(check_residual);
-}
-
 /* ---- QK norm ---- */
 
 /* rows N, heads H, heads of keys and values G, elements of a head D */
 static const int head_shapes[][4] = {
     {1, 1, 1, 2}, {3, 4, 2, 10}, {70, 3, 3, 32}, {130, 2, 1, 64}, {5, 4, 1, 126}};
 
-static void check_head_norm(const pair *p)
+PAIR_TEST(head_norm_agrees_with_ref)
 {
     for (int i = 0; i < COUNT(head_shapes); i++) {
         const int N = head_shapes[i][0], H = head_shapes[i][1], G = head_shapes[i][2],
@@ -277,11 +262,6 @@ static void check_head_norm(const pair *p)
         expect_same(p, &dw, "head_norm_backward dw", head_shapes[i], 4);
         drop(p, &before), drop(p, &rstd), drop(p, &w);
     }
-}
-
-PL_TEST(head_norm_agrees_with_ref)
-{
-    for_each_backend(check_head_norm);
 }
 
 /* ---- matrix products ---- */
@@ -321,7 +301,7 @@ static void drop_weight(const pair *p, twin_weight *w)
     drop(p, &w->master);
 }
 
-static void check_matmul(const pair *p)
+PAIR_TEST(matrix_products_agree_with_ref)
 {
     const bool emulated = strstr(p->be[1]->device, "emulated");
     for (int i = 0; i < COUNT(matmul_shapes) - (emulated ? 2 : 0); i++) {
@@ -358,12 +338,7 @@ static void check_matmul(const pair *p)
     }
 }
 
-PL_TEST(matrix_products_agree_with_ref)
-{
-    for_each_backend(check_matmul);
-}
-
-static void check_refresh(const pair *p)
+PAIR_TEST(a_refreshed_weight_is_the_new_master)
 {
     enum { N = 9, O = 40, I = 24 };
     const int extents[] = {N, O, I};
@@ -380,11 +355,6 @@ static void check_refresh(const pair *p)
     expect_same(p, &out, "matmul_forward after refresh", extents, 3);
     drop(p, &other), drop(p, &x);
     drop_weight(p, &w);
-}
-
-PL_TEST(a_refreshed_weight_is_the_new_master)
-{
-    for_each_backend(check_refresh);
 }
 
 /* ---- rope and attention ---- */
@@ -451,16 +421,11 @@ static void check_rope_of(const pair *p, const int *s, int longest, int start)
     drop_texts(p, &texts);
 }
 
-static void check_rope(const pair *p)
+PAIR_TEST(rope_agrees_with_ref)
 {
     for (int i = 0; i < COUNT(attention_shapes); i++)
         for (int k = 0; k < COUNT(longest_texts); k++)
             check_rope_of(p, attention_shapes[i], longest_texts[k], i * 100);
-}
-
-PL_TEST(rope_agrees_with_ref)
-{
-    for_each_backend(check_rope);
 }
 
 static void check_attention_of(const pair *p, const int *s, int longest)
@@ -487,20 +452,15 @@ static void check_attention_of(const pair *p, const int *s, int longest)
     drop_texts(p, &texts);
 }
 
-static void check_attention(const pair *p)
+PAIR_TEST(attention_agrees_with_ref)
 {
     for (int i = 0; i < COUNT(attention_shapes); i++)
         for (int k = 0; k < COUNT(longest_texts); k++)
             check_attention_of(p, attention_shapes[i], longest_texts[k]);
 }
 
-PL_TEST(attention_agrees_with_ref)
-{
-    for_each_backend(check_attention);
-}
-
 /* Tests decoding with sequences whose slots are in reverse order. */
-static void check_decode(const pair *p)
+PAIR_TEST(decoding_agrees_with_ref)
 {
     for (int i = 0; i < COUNT(attention_shapes); i++) {
         const int *s = attention_shapes[i];
@@ -529,13 +489,8 @@ static void check_decode(const pair *p)
     }
 }
 
-PL_TEST(decoding_agrees_with_ref)
-{
-    for_each_backend(check_decode);
-}
-
 /* ---- rows in another order ---- */
-static void check_permute_rows(const pair *p)
+PAIR_TEST(rows_in_another_order_agree_with_ref)
 {
     static const int shapes[][2] = {{1, 3}, {5, 64}, {64, 33}, {7, 300}};
     for (int i = 0; i < COUNT(shapes); i++) {
@@ -559,11 +514,6 @@ static void check_permute_rows(const pair *p)
     }
 }
 
-PL_TEST(rows_in_another_order_agree_with_ref)
-{
-    for_each_backend(check_permute_rows);
-}
-
 /* Tests ref alone: after the call, row n must be the earlier row order[n]. */
 PL_TEST(a_row_goes_where_the_order_says)
 {
@@ -578,7 +528,7 @@ PL_TEST(a_row_goes_where_the_order_says)
 
 /* ---- feed-forward ---- */
 
-static void check_swiglu(const pair *p)
+PAIR_TEST(swiglu_agrees_with_ref)
 {
     static const int shapes[][2] = {{1, 1}, {3, 7}, {37, 344}, {8, 2368}, {5, 1003}};
     for (int i = 0; i < COUNT(shapes); i++) {
@@ -597,11 +547,6 @@ static void check_swiglu(const pair *p)
         expect_same(p, &dgu, "swiglu_backward", shapes[i], 2);
         drop(p, &gu), drop(p, &dout);
     }
-}
-
-PL_TEST(swiglu_agrees_with_ref)
-{
-    for_each_backend(check_swiglu);
 }
 
 /* ---- classifier ---- */
@@ -633,7 +578,7 @@ static void classify(const pair *p, int side, const twin *loss, const twin *dx,
     be->ops->release(be, scale);
 }
 
-static void check_classifier(const pair *p)
+PAIR_TEST(classifier_agrees_with_ref)
 {
     for (int i = 0; i < COUNT(classifier_shapes); i++) {
         const int *s = classifier_shapes[i];
@@ -664,14 +609,9 @@ static void check_classifier(const pair *p)
     }
 }
 
-PL_TEST(classifier_agrees_with_ref)
-{
-    for_each_backend(check_classifier);
-}
-
 /* ---- optimizer ---- */
 
-static void check_optimizer(const pair *p)
+PAIR_TEST(optimizer_agrees_with_ref)
 {
     static const int sizes[][1] = {{1}, {1000}, {100003}};
     /* the optimizer computes in fp32 in every precision */
@@ -708,10 +648,3 @@ static void check_optimizer(const pair *p)
         drop(p, &g);
     }
 }
-
-PL_TEST(optimizer_agrees_with_ref)
-{
-    for_each_backend(check_optimizer);
-}
-
-/* argument: a pattern for the names of the tests that run, such as "attention*" */

@@ -390,9 +390,6 @@ PL_TEST(attention_survives_scores_beyond_the_range_of_exp)
     expect_close(out, want, 4, value_error);
 }
 
-/* Shows that decoding a token gives the same bytes as attention over the whole
- * sequence. One token of each of two sequences is decoded; the earlier tokens are in
- * the caches. */
 PL_TEST(decoding_equals_the_last_row_of_attention)
 {
     enum { T = 6, H = 4, G = 2, D = 4, W = (H + 2 * G) * D, S = 9 };

@@ -30,36 +30,6 @@ PL_TEST(nesterov_with_zero_momentum_is_sgd)
     assert_true(momentum[0] == 0 && momentum[1] == 0 && momentum[2] == 0);
 }
 
-PL_TEST(nesterov_follows_the_equation_over_many_rounds)
-{
-    float param = 1, momentum = 0;
-    double p = 1, m = 0;
-    pl_outer_step step = {.lr = 0.7, .momentum = 0.9, .n_contributors = 1};
-    for (int round = 0; round < 50; round++) {
-        float mean = pl_random_normal(5, 0, (uint64_t)round) * 0.1f;
-        double d = mean;
-        m = 0.9 * m + d;
-        p -= 0.7 * (d + 0.9 * m);
-        apply(&step, &param, &momentum, &mean, 1);
-        assert_true(fabs(param - p) < 1e-5);
-    }
-}
-
-PL_TEST(constant_update_moves_first_by_eta_times_one_plus_beta)
-{
-    float param = 0, momentum = 0, mean = 1;
-    pl_outer_step step = {.lr = 0.7, .momentum = 0.9, .n_contributors = 1};
-    apply(&step, &param, &momentum, &mean, 1);
-    assert_true(fabsf(param + 0.7f * 1.9f) < 1e-6f);
-    for (int round = 0; round < 400; round++) {
-        float before = param;
-        mean = 1;
-        apply(&step, &param, &momentum, &mean, 1);
-        if (round == 399)
-            assert_true(fabsf(before - param - 7.0f) < 1e-2f);
-    }
-}
-
 PL_TEST(full_step_of_one_contributor_takes_its_parameters)
 {
     enum { N = 1000 };
@@ -333,8 +303,6 @@ PL_TEST(modules_are_classed_by_who_shares_them)
                      PL_CLASS_COMMON);
 }
 
-/* Shows that an arm is refused if a setting of its inner steps is impossible, and that
- * the error says so. */
 PL_TEST(an_impossible_inner_loop_is_refused)
 {
     static const struct {

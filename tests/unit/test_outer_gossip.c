@@ -256,8 +256,6 @@ static double mean_at(float vectors[][N], int k, size_t i)
     return sum / k;
 }
 
-/* Shows that the mean of all holders follows the heavy-ball equation for any matching:
- * some holders have no mate, and some pairs are split. */
 PL_TEST(mean_of_all_follows_heavy_ball_for_any_matching)
 {
     static holders h;
@@ -450,31 +448,6 @@ PL_TEST(threads_and_blocks_do_not_change_a_meeting)
                                           mate_g + i, 1, 1));
         assert_memory_equal(x, y, MANY * sizeof *x);
         assert_memory_equal(v, w, MANY * sizeof *v);
-    }
-}
-
-PL_TEST(state_of_any_round_replays_bit_for_bit)
-{
-    static holders whole, saved;
-    int partner[HOLDERS_MAX];
-    for (uint64_t stop = 0; stop < 8; stop++) {
-        start(&whole, 5, 8, false);
-        for (uint64_t t = 0; t < 8; t++) {
-            if (t == stop) {
-                memcpy(saved.x, whole.x, sizeof whole.x);
-                memcpy(saved.v, whole.v, sizeof whole.v);
-                saved.k = whole.k;
-            }
-            match("mix/L1.E0", t, 5, partner);
-            draw_updates(&whole, 800 + 10 * t, 0.1f);
-            meet(&paper, &whole, partner, true);
-            if (t >= stop) {
-                draw_updates(&saved, 800 + 10 * t, 0.1f);
-                meet(&paper, &saved, partner, true);
-            }
-        }
-        assert_memory_equal(saved.x, whole.x, sizeof whole.x);
-        assert_memory_equal(saved.v, whole.v, sizeof whole.v);
     }
 }
 

@@ -109,9 +109,7 @@ PL_TEST(defaults_are_stable_for_every_number_of_holders)
 
 static void assert_refused(const pl_method_settings *s, const char *reason)
 {
-    assert_int_equal(pl_method_check(s), PL_ERR_CONFIG);
-    if (strstr(pl_last_error(), reason) == NULL)
-        fail_msg("the error `%s` does not contain `%s`", pl_last_error(), reason);
+    assert_fails(pl_method_check(s), PL_ERR_CONFIG, reason);
 }
 
 PL_TEST(delay_of_diloco_coefficients_is_refused_with_the_limit)

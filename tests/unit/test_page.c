@@ -4,25 +4,26 @@
 #include "view/page_internal.h"
 #include "tests/support/corpus_support.h"
 
-/* Prepares the page of a run with the topology `levels`, and a history that has the arm
- * `mix` but no phases. */
-static void begin_page(page *p, const char *levels, phase_history *h)
+/* Makes the page of a run with the topology `levels`, and with a history that has the
+ * arm `mix` but no phases. */
+static page *begin_page(const char *levels)
 {
     char pair[64];
     const char *sets[] = {pair, "model.width=48"};
+    page *p = pl_alloc(sizeof *p);
     pl_topology_spec spec;
     pl_shape shape;
-    memset(p, 0, sizeof *p);
     snprintf(pair, sizeof pair, "topology.levels=%s", levels);
     assert_ok(config_build(NULL, sets, 2, &p->r.cfg));
     assert_ok(config_shape(&p->r.cfg, &shape));
     assert_ok(config_spec(&p->r.cfg, &spec));
     assert_ok(pl_topology_create(&shape, &spec, &p->r.topology));
-    phase_history_begin(h);
+    phase_history_begin(&p->history);
     pl_arm arm = {.name = "mix"};
     pl_topology *own = NULL;
     assert_ok(pl_topology_create(&shape, &spec, &own));
-    phase_history_add_arm(h, &arm, own);
+    phase_history_add_arm(&p->history, &arm, own);
+    return p;
 }
 
 static void add_phase(phase_history *h, const char *module, int64_t path, int64_t phase,
@@ -44,23 +45,23 @@ static void add_phase(phase_history *h, const char *module, int64_t path, int64_
     phase_history_add(h, &v);
 }
 
-static void end_page(page *p, phase_history *h)
+static void end_page(page **owner)
 {
-    phase_history_clear(h);
+    OWNED(free_memory) page *p = *owner;
+    phase_history_clear(&p->history);
     pl_topology_destroy(&p->r.topology);
     pl_json_destroy(&p->hub);
 }
 
 PL_TEST(a_phase_counts_once_whatever_modules_name_it)
 {
-    page p;
-    phase_history h;
+    OWNED(end_page) page *p = begin_page("2x2");
+    phase_history *h = &p->history;
     int arm, path;
-    begin_page(&p, "2x2", &h);
-    add_phase(&h, "mix/L1.E0", 1, 0, 7, 5.0);
-    add_phase(&h, "mix/L2.E1", 1, 0, 7, 5.0);
-    add_phase(&h, "mix/embed.E0", 1, 1, 9, 4.0);
-    phase_series *s = phase_history_find(&h, "mix/p01.r0", &arm, &path);
+    add_phase(h, "mix/L1.E0", 1, 0, 7, 5.0);
+    add_phase(h, "mix/L2.E1", 1, 0, 7, 5.0);
+    add_phase(h, "mix/embed.E0", 1, 1, 9, 4.0);
+    phase_series *s = phase_history_find(h, "mix/p01.r0", &arm, &path);
     assert_non_null(s);
     assert_int_equal(path, 1);
     assert_int_equal(s->n_cells, 2);
@@ -68,44 +69,38 @@ PL_TEST(a_phase_counts_once_whatever_modules_name_it)
     assert_int_equal(s->cells[0].from_ms, 1000000 - 2000);
     /* After a rollback, the phase is trained again under a later lease. Its result
      * replaces the first one. */
-    add_phase(&h, "mix/L1.E0", 1, 0, 12, 4.5);
+    add_phase(h, "mix/L1.E0", 1, 0, 12, 4.5);
     assert_true(s->cells[0].work.loss == 4.5 && s->cells[0].n == 1);
-    assert_int_equal(h.serial, 3);
-    end_page(&p, &h);
+    assert_int_equal(h->serial, 3);
 }
 
 PL_TEST(contributions_out_of_range_are_ignored)
 {
-    page p;
-    phase_history h;
-    begin_page(&p, "2x2", &h);
-    add_phase(&h, "mix/L1.E0", 4, 0, 7, 5.0);
-    add_phase(&h, "mix/L1.E0", -1, 0, 7, 5.0);
-    add_phase(&h, "mix/L1.E0", 0, -1, 7, 5.0);
-    add_phase(&h, "mix/L1.E0", 0, INT64_MAX, 7, 5.0);
-    add_phase(&h, "other/L1.E0", 0, 0, 7, 5.0);
-    add_phase(&h, "nothing", 0, 0, 7, 5.0);
-    assert_int_equal(h.serial, 0);
-    assert_int_equal(h.n_cells, 0);
-    end_page(&p, &h);
+    OWNED(end_page) page *p = begin_page("2x2");
+    phase_history *h = &p->history;
+    add_phase(h, "mix/L1.E0", 4, 0, 7, 5.0);
+    add_phase(h, "mix/L1.E0", -1, 0, 7, 5.0);
+    add_phase(h, "mix/L1.E0", 0, -1, 7, 5.0);
+    add_phase(h, "mix/L1.E0", 0, INT64_MAX, 7, 5.0);
+    add_phase(h, "other/L1.E0", 0, 0, 7, 5.0);
+    add_phase(h, "nothing", 0, 0, 7, 5.0);
+    assert_int_equal(h->serial, 0);
+    assert_int_equal(h->n_cells, 0);
 }
 
-/* Shows that the history of many phases has a limited size and keeps their sums. A
- * phase with a very high number must not need much memory either. */
 PL_TEST(history_is_bounded_and_keeps_sums)
 {
     enum { PHASES = 100000 };
-    page p;
-    phase_history h;
+    OWNED(end_page) page *p = begin_page("2x2");
+    phase_history *h = &p->history;
     int arm, path;
-    begin_page(&p, "2x2", &h);
     for (int64_t phase = 0; phase < PHASES; phase++)
         for (int64_t k = 0; k < 4; k++)
-            add_phase(&h, "mix/L1.E0", k, phase, (uint64_t)(4 * phase + k + 1),
+            add_phase(h, "mix/L1.E0", k, phase, (uint64_t)(4 * phase + k + 1),
                       (double)(phase + 1));
-    assert_true(h.n_cells <= PHASE_CELLS_MAX);
-    assert_int_equal(h.stride, 16);
-    const phase_series *s = phase_history_find(&h, "mix/p10.r0", &arm, &path);
+    assert_true(h->n_cells <= PHASE_CELLS_MAX);
+    assert_int_equal(h->stride, 16);
+    const phase_series *s = phase_history_find(h, "mix/p10.r0", &arm, &path);
     double tokens = 0, before = 0;
     int phases = 0;
     for (size_t i = 0; i < s->n_cells; i++) {
@@ -116,21 +111,19 @@ PL_TEST(history_is_bounded_and_keeps_sums)
     }
     assert_int_equal(phases, PHASES);
     assert_true(tokens == 100.0 * PHASES);
-    add_phase(&h, "mix/L1.E0", 0, INT64_C(1) << 39, UINT64_MAX, 1.0);
-    assert_true(h.n_cells <= PHASE_CELLS_MAX);
-    end_page(&p, &h);
+    add_phase(h, "mix/L1.E0", 0, INT64_C(1) << 39, UINT64_MAX, 1.0);
+    assert_true(h->n_cells <= PHASE_CELLS_MAX);
 }
 
 PL_TEST(only_what_is_new_is_sent_again)
 {
-    page p;
-    phase_history h;
-    begin_page(&p, "2x2", &h);
-    add_phase(&h, "mix/L1.E0", 0, 0, 1, 5.0);
-    add_phase(&h, "mix/L1.E0", 1, 0, 2, 4.0);
+    OWNED(end_page) page *p = begin_page("2x2");
+    phase_history *h = &p->history;
+    add_phase(h, "mix/L1.E0", 0, 0, 1, 5.0);
+    add_phase(h, "mix/L1.E0", 1, 0, 2, 4.0);
     OWNED(pl_json_destroy) pl_json *all = pl_json_object(), *last = pl_json_object();
-    phase_history_json(&h, 0, all);
-    phase_history_json(&h, 1, last);
+    phase_history_json(h, 0, all);
+    phase_history_json(h, 1, last);
     assert_int_equal(pl_json_count(pl_json_get(all, "cells")), 2);
     const pl_json *cells = pl_json_get(last, "cells");
     double path = 0, loss = 0;
@@ -140,7 +133,6 @@ PL_TEST(only_what_is_new_is_sent_again)
     assert_true(path == 1 && loss == 4.0);
     assert_int_equal(pl_json_count(pl_json_get(all, "held_bytes")),
                      pl_json_count(pl_json_get(all, "paths")));
-    end_page(&p, &h);
 }
 
 /* ---- logs ---- */
@@ -176,9 +168,6 @@ static void count_event(void *context, const page_event *e)
     *n += e->wall_ms > 0;
 }
 
-/* Shows that the page reads new lines of a log, and keeps a limited number of events. A
- * line is read only after its end was written. Bytes that are not an event are
- * ignored. */
 PL_TEST(logs_are_followed_and_bounded)
 {
     static const char line[] = "2026-11-25T07:53:26.977Z info hub worker.left n=1\n";
@@ -243,10 +232,9 @@ static pl_json *large_status(void)
 
 PL_TEST(a_large_state_is_small_and_fast)
 {
-    OWNED(free_memory) page *p = pl_alloc(sizeof *p);
+    OWNED(end_page) page *p = begin_page("16x16");
     OWNED(pl_buf_destroy) pl_buf text = {0};
     OWNED(pl_json_destroy) pl_json *o = NULL;
-    begin_page(p, "16x16", &p->history);
     p->hub = large_status();
     for (int i = 0; i < 4096; i++) {
         char name[32];
@@ -262,7 +250,6 @@ PL_TEST(a_large_state_is_small_and_fast)
     assert_true(pl_json_int(pl_json_at(pl_json_at(rows, 300), 4), &path));
     assert_int_equal(path, 300 % 256);
     assert_string_equal(pl_json_get_text(o, "life"), "training");
-    end_page(p, &p->history);
 }
 
 /* ---- modules ---- */
@@ -292,15 +279,11 @@ static pl_json *ask_for_lineage(page *p, pl_buf *text)
     return o;
 }
 
-/* Shows that the lineage of 10,000 versions of 32 shared modules needs few bytes and
- * little time. A node of the lineage may stand for several versions, but no version may
- * be lost. */
 PL_TEST(a_long_lineage_is_small_and_fast)
 {
     enum { VERSIONS = 10000, MODULES = 32 };
-    OWNED(free_memory) page *p = pl_alloc(sizeof *p);
+    OWNED(end_page) page *p = begin_page("16x16");
     OWNED(pl_buf_destroy) pl_buf text = {0};
-    begin_page(p, "16x16", &p->history);
     for (uint64_t n = 0; n < VERSIONS / MODULES; n++)
         for (int m = 0; m < MODULES; m++) {
             char name[32];
@@ -326,7 +309,6 @@ PL_TEST(a_long_lineage_is_small_and_fast)
         assert_int_equal(versions, VERSIONS / MODULES);
         assert_int_equal(updates, 2 * (VERSIONS / MODULES - 1));
     }
-    end_page(p, &p->history);
 }
 
 PL_TEST(a_lineage_keeps_what_a_version_says)
@@ -365,9 +347,8 @@ static pl_status ask_route(page *p, const char *text, pl_buf *out)
 
 PL_TEST(texts_that_cannot_be_routed_are_refused)
 {
-    OWNED(free_memory) page *p = pl_alloc(sizeof *p);
+    OWNED(end_page) page *p = begin_page("2x2");
     OWNED(pl_buf_destroy) pl_buf out = {0};
-    begin_page(p, "2x2", &p->history);
     pl_copy_text(p->r.dir, sizeof p->r.dir, in_scratch("nothing"));
     assert_fails(ask_route(p, "", &out), PL_ERR_USAGE, "empty");
     assert_fails(ask_route(p, "ab\xff", &out), PL_ERR_USAGE,
@@ -384,15 +365,13 @@ PL_TEST(texts_that_cannot_be_routed_are_refused)
     assert_int_equal(ask_route(p, "a text", &out), PL_ERR_NOT_FOUND);
     assert_true(p->route.free_ms > begun);
     page_route_close(&p->route);
-    end_page(p, &p->history);
 }
 
 PL_TEST(only_a_whole_picture_of_the_router_is_sent)
 {
-    OWNED(free_memory) page *p = pl_alloc(sizeof *p);
+    OWNED(end_page) page *p = begin_page("2x2");
     const pl_page_question q = {.url = "/router.json"};
     OWNED(pl_buf_destroy) pl_buf out = {0};
-    begin_page(p, "2x2", &p->history);
     pl_copy_text(p->r.dir, sizeof p->r.dir, in_scratch("pictured"));
     assert_ok(pl_make_folders(p->r.dir));
     assert_int_equal(page_answer(p, &q, &out), PL_ERR_NOT_FOUND);
@@ -416,7 +395,6 @@ PL_TEST(only_a_whole_picture_of_the_router_is_sent)
     pl_buf_clear(&out);
     assert_ok(page_answer(p, &q, &out));
     assert_int_equal(out.len, large.len);
-    end_page(p, &p->history);
 }
 
 PL_SUITE(make_scratch, remove_scratch)

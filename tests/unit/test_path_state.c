@@ -11,8 +11,7 @@ enum { N = 1000 };
 
 static pl_arm arm_of(pl_method method, pl_state_kind kind)
 {
-    pl_arm arm;
-    memset(&arm, 0, sizeof arm);
+    pl_arm arm = {0};
     arm.outer.method = pl_method_defaults(method);
     arm.outer.state = kind;
     assert_ok(pl_codec_options_default("f32", &arm.outer.codec));

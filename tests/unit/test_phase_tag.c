@@ -17,15 +17,13 @@ static void make_store(const char *folder, uint64_t made, uint64_t source, int l
     OWNED(pl_topology_destroy) pl_topology *t = NULL;
     OWNED(pl_buf_destroy) pl_buf bytes = {0};
     OWNED(pl_arm_clear) pl_arm arm;
-    pl_hash blob;
     define_grid(&arm, "f32");
     arm.inner.tau = TAU;
     arm.inner.phases = PHASES;
     assert_ok(pl_topology_create(&arm.shape, &arm.spec, &t));
     pl_txn *txn = begin(store);
     pl_arm_encode(&arm, &bytes);
-    assert_ok(pl_txn_put_blob(txn, bytes.data, bytes.len, &blob));
-    assert_ok(pl_txn_put_object(txn, "arm/mix", &blob));
+    put_object(txn, "arm/mix", bytes.data, bytes.len);
     for (int m = 0; m < pl_topology_n_modules(t); m++) {
         pl_hash parent = {{0}};
         for (uint64_t n = 0; n + (m == 0 ? (uint64_t)late : 0) <= PHASES; n++) {
@@ -51,22 +49,20 @@ static int begins_after(const char *folder, int phases)
     return (int)start;
 }
 
-#define START_TEST(name) PL_TEST_WITH(name, make_folder, drop_folder)
-
-START_TEST(a_chapter_need_not_wait_for_the_last_merge_of_the_one_before)
+STORE_TEST(a_chapter_need_not_wait_for_the_last_merge_of_the_one_before)
 {
     make_store(*state, PHASES, 0, 1);
     assert_int_equal(begins_after(*state, PHASES), PHASES);
     assert_int_equal(begins_after(*state, FULL), FULL);
 }
 
-START_TEST(after_a_rollback_past_that_phase_a_longer_run_continues_the_last_versions)
+STORE_TEST(after_a_rollback_past_that_phase_a_longer_run_continues_the_last_versions)
 {
     make_store(*state, PHASES - 1, FULL - 1, 0);
     assert_int_equal(begins_after(*state, FULL), PHASES);
 }
 
-START_TEST(a_rollback_to_a_later_phase_changes_nothing_for_a_longer_run)
+STORE_TEST(a_rollback_to_a_later_phase_changes_nothing_for_a_longer_run)
 {
     make_store(*state, PHASES - 1, FULL + 1, 0);
     assert_int_equal(begins_after(*state, FULL), FULL);

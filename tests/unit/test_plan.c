@@ -30,14 +30,11 @@ static void add_arm(plan *p, const char *name, int a, int b, int replicas, int p
 {
     pl_arm arm;
     pl_hash blob;
-    memset(&arm, 0, sizeof arm);
+    tiny_arm(&arm, 2, a, b, phases);
     pl_copy_text(arm.name, sizeof arm.name, name);
-    arm.shape = tiny_shape(2);
-    arm.spec =
-        (pl_topology_spec){.n_levels = 2, .experts = {a, b}, .replicas = replicas};
-    arm.inner = (pl_inner){.batch = 2, .context = 16, .tau = 10, .phases = phases};
+    arm.spec.replicas = replicas;
+    arm.inner.tau = 10;
     arm.n_scored = strncmp(name, "score~", 6) == 0 ? 3 : 0;
-    tiny_shards(&arm, a * b);
     pl_hash_of("blob", name, strlen(name), &blob);
     assert_ok(plan_add_arm(p, &arm, &blob));
 }
@@ -512,8 +509,6 @@ FIXTURE_TEST(news_and_what_workers_say_may_come_in_any_order)
     }
 }
 
-/* Shows that a report about the next phase prolongs the lease by as much as a report
- * about the phase of the path. */
 FIXTURE_TEST(lease_lives_for_what_was_said_last)
 {
     plan_task task;

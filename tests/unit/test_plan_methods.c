@@ -444,16 +444,11 @@ static void move(game *g)
 /* ---- games ---- */
 static void define_arm(pl_arm *arm, pl_method method, int a, int b, int replicas)
 {
-    memset(arm, 0, sizeof *arm);
-    pl_copy_text(arm->name, sizeof arm->name, "mix");
-    arm->shape = tiny_shape(4);
-    arm->spec =
-        (pl_topology_spec){.n_levels = 2, .experts = {a, b}, .replicas = replicas};
+    tiny_arm(arm, 4, a, b, PHASES);
+    arm->spec.replicas = replicas;
     arm->spec.private_block[1] = true;
-    arm->inner = (pl_inner){.batch = 2, .context = 16, .tau = 12, .phases = PHASES};
     arm->outer.method = pl_method_defaults(method);
     arm->outer.staleness = 1;
-    tiny_shards(arm, a * b);
 }
 
 /* Checks that both mates of a pair began with the same decision. */

@@ -4,18 +4,6 @@
 #include "tests/support/word_model.h"
 
 enum { VOCAB = WORD_VOCAB, CONTEXT = 1200, LONG = 1100, SLOTS = 3 };
-static pl_tokenizer *tokenizer;
-
-static int open_all(void **state)
-{
-    return make_words_tokenizer(state, VOCAB, &tokenizer) == PL_OK ? 0 : -1;
-}
-
-static int close_all(void **state)
-{
-    pl_tokenizer_destroy(&tokenizer);
-    return remove_scratch(state);
-}
 
 /* Makes a prompt. The prompts of all kinds are equal up to token `from`. */
 static void make_prompt(int32_t *prompt, int n, int kind, int from)
@@ -50,42 +38,26 @@ static void join(pl_batch *batch, asked *a, const pl_generate_options *options)
 {
     static int32_t prompt[CONTEXT];
     make_prompt(prompt, a->n, a->kind, a->from);
-    const pl_batch_request q = {.prompt = prompt,
-                                .n_prompt = a->n,
-                                .options = options,
-                                .emit = tell_text,
-                                .done = tell_done,
-                                .context = &a->got,
-                                .asker = a->asker,
-                                .score = tell_score};
+    pl_batch_request q = told_request(&a->got, prompt, a->n, options);
+    q.asker = a->asker;
     assert_ok(pl_batch_join(batch, &q));
 }
 
-static void run(pl_batch *batch)
-{
-    while (pl_batch_active(batch) > 0)
-        assert_ok(pl_batch_step(batch));
-}
-
-/* Runs the request in a new batch, which has not read any prompt. */
-static void expect_as_alone(asked *a)
+/* Runs the request in a new batch, which has not read any prompt. It must be told the
+ * same. */
+static void expect_as_alone(asked *a, const pl_generate_options *options)
 {
     pl_batch *batch;
     asked alone = *a;
     alone.got = (told){0};
-    const pl_generate_options options = options_of(a);
-    assert_ok(pl_batch_create(model, tokenizer, VOCAB, CONTEXT, 1, &batch));
-    join(batch, &alone, &options);
-    run(batch);
+    assert_ok(pl_batch_create(model, word_tokenizer, VOCAB, CONTEXT, 1, &batch));
+    join(batch, &alone, options);
+    run_batch(batch);
     pl_batch_destroy(&batch);
     assert_ok(a->got.status);
     assert_int_equal(alone.got.result.n_known, 0);
     assert_int_equal(a->got.result.n_prompt, alone.got.result.n_prompt);
-    assert_int_equal(a->got.result.n_tokens, alone.got.result.n_tokens);
-    assert_string_equal(pl_buf_text(&a->got.text), pl_buf_text(&alone.got.text));
-    assert_int_equal(a->got.scores.len, alone.got.scores.len);
-    assert_memory_equal(a->got.scores.data, alone.got.scores.data,
-                        alone.got.scores.len);
+    assert_same_told(&a->got, &alone.got);
     told_clear(&alone.got);
 }
 
@@ -110,15 +82,15 @@ static void check_answers(const char *name, const char *precision)
                     {LONG, 3, 100, .seed = 7, .n_known = LONG}};
     pl_batch *batch;
     open_word_model(name, precision, CONTEXT);
-    assert_ok(pl_batch_create(model, tokenizer, VOCAB, CONTEXT, SLOTS, &batch));
+    assert_ok(pl_batch_create(model, word_tokenizer, VOCAB, CONTEXT, SLOTS, &batch));
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         const pl_generate_options options = options_of(&list[i]);
         join(batch, &list[i], &options);
-        run(batch);
+        run_batch(batch);
         if (list[i].got.result.n_known != list[i].n_known)
             fail_msg("%s %s: request %zu: %d tokens are known, not %d", name, precision,
                      i, list[i].got.result.n_known, list[i].n_known);
-        expect_as_alone(&list[i]);
+        expect_as_alone(&list[i], &options);
         told_clear(&list[i].got);
     }
     pl_batch_destroy(&batch);
@@ -144,7 +116,8 @@ PL_TEST(answers_to_one_prompt_share_its_reading)
     open_word_model("cpu", "f32", CONTEXT);
     for (int steps = 0; steps < 4; steps++) {
         memset(list, 0, sizeof list);
-        assert_ok(pl_batch_create(model, tokenizer, VOCAB, CONTEXT, SLOTS, &batch));
+        assert_ok(
+            pl_batch_create(model, word_tokenizer, VOCAB, CONTEXT, SLOTS, &batch));
         for (int i = 0; i < 3; i++) {
             list[i] = (asked){.n = LONG, .kind = 1, .from = 5, .seed = (uint64_t)i};
             options[i] = options_of(&list[i]);
@@ -155,23 +128,13 @@ PL_TEST(answers_to_one_prompt_share_its_reading)
             assert_ok(pl_batch_step(batch)); /* each step reads 512 tokens */
         join(batch, &list[1], &options[1]);
         join(batch, &list[2], &options[2]);
-        run(batch);
+        run_batch(batch);
         pl_batch_destroy(&batch);
         for (int i = 0; i < 3; i++) {
             const int known[] = {0, 512, 1024, LONG};
             assert_int_equal(list[i].got.result.n_known, i == 0 ? 0 : known[steps]);
-            pl_generate_options whole = options[i];
-            assert_int_equal(whole.max_tokens, 20);
-            asked alone = {.n = LONG, .kind = 1, .from = 5, .seed = (uint64_t)i};
-            assert_ok(pl_batch_create(model, tokenizer, VOCAB, CONTEXT, 1, &batch));
-            join(batch, &alone, &whole);
-            run(batch);
-            pl_batch_destroy(&batch);
-            assert_string_equal(pl_buf_text(&list[i].got.text),
-                                pl_buf_text(&alone.got.text));
-            assert_memory_equal(list[i].got.scores.data, alone.got.scores.data,
-                                alone.got.scores.len);
-            told_clear(&alone.got), told_clear(&list[i].got);
+            expect_as_alone(&list[i], &options[i]);
+            told_clear(&list[i].got);
         }
     }
     close_word_model();
@@ -185,12 +148,12 @@ PL_TEST(prompts_of_one_client_are_not_known_to_another)
     const uint64_t askers[] = {1, 2, 1, 0, 2};
     const int known[] = {0, 0, LONG, 0, LONG};
     open_word_model("cpu", "f32", CONTEXT);
-    assert_ok(pl_batch_create(model, tokenizer, VOCAB, CONTEXT, SLOTS, &batch));
+    assert_ok(pl_batch_create(model, word_tokenizer, VOCAB, CONTEXT, SLOTS, &batch));
     for (int i = 0; i < 5; i++) {
         asked a = {.n = LONG, .kind = 1, .from = 5, .asker = askers[i]};
         const pl_generate_options options = options_of(&a);
         join(batch, &a, &options);
-        run(batch);
+        run_batch(batch);
         assert_int_equal(a.got.result.n_known, known[i]);
         told_clear(&a.got);
     }
@@ -198,4 +161,4 @@ PL_TEST(prompts_of_one_client_are_not_known_to_another)
     close_word_model();
 }
 
-PL_SUITE(open_all, close_all)
+PL_SUITE(open_words, close_words)

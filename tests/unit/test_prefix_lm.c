@@ -86,8 +86,6 @@ PL_TEST(a_probability_is_a_ratio_of_smoothed_counts)
     assert_true(fabs(nats[1] + log((1.0 + 1.0) / (2.0 + 6.0))) < 1e-6);
 }
 
-/* Shows that the losses of a text's tokens add up to the nats of the text. For a list
- * of paths, the losses must be the same as for all paths. */
 PL_TEST(losses_add_up_to_nats)
 {
     enum { STRIDE = LEN + 2 };
@@ -126,30 +124,24 @@ PL_TEST(tokens_outside_the_vocabulary_are_unknown_ones)
         assert_true(a[p] == 0.0);
 }
 
-static void encode_lm(const pl_prefix_lm *lm, pl_buf *out)
-{
-    assert_ok(pl_prefix_lm_encode(lm, out));
-}
-
 PL_TEST(its_bytes_depend_on_neither_order_nor_threads)
 {
+    OWNED(pl_prefix_lm_destroy)
     pl_prefix_lm *a = count_texts(0, 1), *b = count_texts(17, 3);
     OWNED(pl_buf_destroy) pl_buf x = {0}, y = {0};
-    encode_lm(a, &x);
-    encode_lm(b, &y);
+    assert_ok(pl_prefix_lm_encode(a, &x));
+    assert_ok(pl_prefix_lm_encode(b, &y));
     assert_same_bytes(x, y);
-    pl_prefix_lm_destroy(&a);
-    pl_prefix_lm_destroy(&b);
 }
 
 PL_TEST(a_decoded_model_decides_alike)
 {
-    pl_prefix_lm *lm = count_texts(0, 1), *copy;
+    OWNED(pl_prefix_lm_destroy) pl_prefix_lm *lm = count_texts(0, 1), *copy = NULL;
     OWNED(pl_buf_destroy) pl_buf bytes = {0}, again = {0};
     pl_buf_append(&bytes, "head", 4); /* encoding appends to this text */
-    encode_lm(lm, &bytes);
+    assert_ok(pl_prefix_lm_encode(lm, &bytes));
     assert_ok(pl_prefix_lm_decode(bytes.data + 4, bytes.len - 4, 2, &copy));
-    encode_lm(copy, &again);
+    assert_ok(pl_prefix_lm_encode(copy, &again));
     assert_int_equal(bytes.len - 4, again.len);
     assert_memory_equal(bytes.data + 4, again.data, again.len);
     assert_int_equal(pl_prefix_lm_n_paths(copy), PATHS);
@@ -161,15 +153,13 @@ PL_TEST(a_decoded_model_decides_alike)
         pl_prefix_lm_nats(copy, text, LEN, b);
         assert_memory_equal(a, b, sizeof a);
     }
-    pl_prefix_lm_destroy(&lm);
-    pl_prefix_lm_destroy(&copy);
 }
 
 PL_TEST(every_truncation_is_refused)
 {
-    pl_prefix_lm *lm = count_texts(0, 1), *copy;
+    OWNED(pl_prefix_lm_destroy) pl_prefix_lm *lm = count_texts(0, 1), *copy = NULL;
     OWNED(pl_buf_destroy) pl_buf bytes = {0};
-    encode_lm(lm, &bytes);
+    assert_ok(pl_prefix_lm_encode(lm, &bytes));
     for (size_t len = 0; len < bytes.len; ++len) {
         OWNED(free_memory)
         uint8_t *part = malloc(len + 1); /* a sanitizer finds reads beyond the end */
@@ -177,14 +167,13 @@ PL_TEST(every_truncation_is_refused)
         assert_int_not_equal(pl_prefix_lm_decode(part, len, 1, &copy), PL_OK);
         assert_null(copy);
     }
-    pl_prefix_lm_destroy(&lm);
 }
 
 PL_TEST(every_flipped_bit_is_refused)
 {
-    pl_prefix_lm *lm = count_texts(0, 1), *copy;
+    OWNED(pl_prefix_lm_destroy) pl_prefix_lm *lm = count_texts(0, 1), *copy = NULL;
     OWNED(pl_buf_destroy) pl_buf bytes = {0};
-    encode_lm(lm, &bytes);
+    assert_ok(pl_prefix_lm_encode(lm, &bytes));
     for (size_t bit = 0; bit < 8 * bytes.len; ++bit) {
         bytes.data[bit / 8] ^= (uint8_t)(1u << bit % 8);
         assert_int_not_equal(pl_prefix_lm_decode(bytes.data, bytes.len, 1, &copy),
@@ -192,7 +181,6 @@ PL_TEST(every_flipped_bit_is_refused)
         assert_null(copy);
         bytes.data[bit / 8] ^= (uint8_t)(1u << bit % 8);
     }
-    pl_prefix_lm_destroy(&lm);
 }
 
 static void put_planes(pl_buf *out, uint16_t tag, const uint32_t *counts, size_t n)

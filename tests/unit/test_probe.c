@@ -2,6 +2,7 @@
 /* Tests the numbers of `pathloom bench step` and `pathloom bench ops`: floating-point
  * operations, bytes, times and rates. */
 #include "measure/probe.h"
+#include "tests/support/shape.h"
 #include <math.h>
 #include <string.h>
 
@@ -9,17 +10,8 @@
 
 enum { V = 300, C = 32, F = 48, L = 2, T = 16, B = 2, N = B * T };
 
-static const pl_shape probe_shape = {.vocab = V,
-                                     .width = C,
-                                     .n_heads = 2,
-                                     .n_kv_heads = 1,
-                                     .head_size = 16,
-                                     .ffn = F,
-                                     .n_blocks = L,
-                                     .context = T,
-                                     .tied = true,
-                                     .rope_theta = 10000.0,
-                                     .norm_eps = 1e-5};
+static const pl_shape probe_shape =
+    SHAPE(V, C, 2, 1, 16, F, L, T, .tied = true, .rope_theta = 10000.0);
 
 static bool probe(const char *backend, pl_probe_report *out)
 {

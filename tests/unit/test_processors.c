@@ -7,45 +7,36 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/support/suite.h"
+#include "tests/support/scratch.h"
 
-static char root[64];
 static char why[PL_CPU_WHY_MAX]; /* what limited the last count */
 static int all; /* number of processors to which this process is bound */
 
 static void put_file(const char *name, const char *text)
 {
-    char path[PL_PATH_MAX], folder[PL_PATH_MAX];
-    pl_path_above(folder, pl_join(path, root, name));
+    char folder[PL_PATH_MAX];
+    pl_path_above(folder, in_scratch(name));
     assert_ok(pl_make_folders(folder));
-    assert_ok(pl_replace_file(path, text, strlen(text)));
+    write_text(name, text);
 }
 
 /* Makes an empty machine. */
 static int setup(void **state)
 {
-    (void)state;
     cpu_set_t set;
     assert_int_equal(sched_getaffinity(0, sizeof set, &set), 0);
     all = CPU_COUNT(&set);
     unsetenv("SLURM_CPUS_PER_TASK");
     unsetenv("SLURM_CPUS_ON_NODE");
-    pl_copy_text(root, sizeof root, "/tmp/pathloom-processors-XXXXXX");
-    return mkdtemp(root) ? 0 : -1;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    return pl_remove_tree(root) == PL_OK ? 0 : -1;
+    return make_scratch(state);
 }
 
 static int count(void)
 {
-    return pl_cpu_count_at(root, why);
+    return pl_cpu_count_at(scratch, why);
 }
 
-#define FIXTURE_TEST(name) PL_TEST_WITH(name, setup, teardown)
+#define FIXTURE_TEST(name) PL_TEST_WITH(name, setup, remove_scratch)
 
 FIXTURE_TEST(without_limits_all_processors_count)
 {

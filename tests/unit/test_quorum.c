@@ -11,9 +11,7 @@ static void open_quorum_job(fixture *f, double quorum, int deadline_ms)
     place_home(f, "f32");
     f->arm.outer.quorum = quorum;
     f->arm.outer.deadline_ms = deadline_ms;
-    start_child(&f->home);
-    f->client = open_client(f->home.address);
-    publish(f);
+    start_job(f);
 }
 
 /* 1 if another kind of device makes the updates, so that their bytes differ */
@@ -186,9 +184,7 @@ static void open_arrivals_job(fixture *f)
         f->arm.outer.momentum[c] = 0.5;
     }
     f->arm.outer.staleness = 1;
-    start_child(&f->home);
-    f->client = open_client(f->home.address);
-    publish(f);
+    start_job(f);
 }
 
 /* Under delayed-nesterov each arrival makes a version. The second phase is not taken
@@ -236,10 +232,9 @@ PL_TEST(update_of_other_samples_than_its_phase_is_rejected)
 
 PL_TEST(definition_keeps_its_quorum_and_others_are_as_they_were)
 {
-    fixture f;
+    fixture f = {0};
     OWNED(pl_buf_destroy) pl_buf with = {0}, without = {0};
     pl_arm again;
-    memset(&f, 0, sizeof f);
     define_arm(&f, "f32");
     pl_arm_encode(&f.arm, &without);
     f.arm.outer.quorum = 0.75;

@@ -150,9 +150,8 @@ static void run_task(void *context)
     pl_submit_result results[N_SLOTS + 1];
     size_t n = 2 * pl_topology_path_params(f->topology);
     OWNED(free_memory) float *moments = pl_alloc(n * sizeof *moments);
-    pl_path_state path;
+    pl_path_state path = {0};
     OWNED(pl_client_destroy) pl_client *client = open_client(w->address);
-    memset(&path, 0, sizeof path);
     pl_arm_path_name(&f->arm, f->topology, w->path, 0, path.name);
     path.phase = 1;
     path.work.n_samples = pl_phase_samples(&f->arm);
@@ -316,9 +315,6 @@ PL_TEST(relay_says_that_its_home_is_away_and_that_it_is_back)
     assert_true(away && back);
 }
 
-/* Shows that a home does not count an update twice if it comes directly and also in a
- * sum. The update of path 1 is sent to the home before the relay sends a sum with
- * it. */
 PL_TEST(update_that_came_directly_is_not_counted_in_a_sum_again)
 {
     OWNED(close_near_job) near_job j;

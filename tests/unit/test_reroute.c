@@ -1,4 +1,5 @@
 /* folder: serve; label: unit */
+#include "tests/support/shape.h"
 #include "tests/support/corpus_support.h"
 #include "eval/eval.h"
 #include "router/router.h"
@@ -71,17 +72,8 @@ static pl_status open_gate(void)
 
 static int open_all(void **state)
 {
-    const pl_shape shape = {.vocab = VOCAB,
-                            .width = WIDTH,
-                            .n_heads = 2,
-                            .n_kv_heads = 2,
-                            .head_size = 12,
-                            .ffn = 32,
-                            .n_blocks = 2,
-                            .context = CONTEXT,
-                            .tied = true,
-                            .rope_theta = 100.0,
-                            .norm_eps = 1e-5};
+    const pl_shape shape = SHAPE(VOCAB, WIDTH, 2, 2, 12, 32, 2, CONTEXT, .tied = true,
+                                 .rope_theta = 100.0);
     const pl_backend_options be = {.name = "ref", .n_threads = 1, .precision = "f32"};
     pl_topology_spec spec = {.replicas = 1};
     pl_status status = make_words_tokenizer(state, VOCAB, &tokenizer);
@@ -298,8 +290,6 @@ PL_TEST(a_long_prompt_is_evidence)
     assert_int_equal(trace.spans[0].path, pl_least_evidence(evidence, PATHS));
 }
 
-/* Shows that the path is chosen only once if `every` exceeds the context length. Then
- * the text must be that of pl_generate with this path. */
 PL_TEST(a_path_that_is_chosen_once_writes_as_it_does_alone)
 {
     const int32_t prompt[] = {PL_TOKEN_BOS, 50, 60, 70, 80, 90, 100, 110};

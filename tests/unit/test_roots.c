@@ -9,12 +9,11 @@
 
 #include <stdlib.h>
 
-#include "tests/support/suite.h"
+#include "tests/support/scratch.h"
 
 enum { PATHS = 2, PHASES = 12, DONE = 8 }; /* both paths have finished DONE phases */
 
 typedef struct world {
-    char dir[64];
     pl_store *store;
     pl_arm arm;
     pl_topology *topology;
@@ -46,10 +45,8 @@ static void put_arm(world *w)
 static int setup(void **state)
 {
     world *w = pl_alloc(sizeof *w);
-    char name[] = "/tmp/pl-roots-XXXXXX";
-    if (!mkdtemp(name))
+    if (make_scratch(NULL) != 0)
         return -1;
-    pl_copy_text(w->dir, sizeof w->dir, name);
     pl_copy_text(w->arm.name, sizeof w->arm.name, "mix");
     w->arm.shape = tiny_shape(2);
     w->arm.spec = (pl_topology_spec){.n_levels = 1, .experts = {2}, .replicas = 1};
@@ -74,7 +71,7 @@ static int setup(void **state)
     w->arm.weights[0] = w->arm.weights[1] = 100;
     *state = w;
     if (pl_topology_create(&w->arm.shape, &w->arm.spec, &w->topology) != PL_OK ||
-        pl_store_open(w->dir, PL_STORE_CREATE, &w->store) != PL_OK ||
+        pl_store_open(scratch, PL_STORE_CREATE, &w->store) != PL_OK ||
         pl_txn_begin(w->store, &w->txn) != PL_OK)
         return -1;
     put_arm(w);
@@ -94,8 +91,7 @@ static int teardown(void **state)
     pl_store_close(&w->store);
     pl_topology_destroy(&w->topology);
     pl_arm_clear(&w->arm);
-    pl_status status = pl_remove_tree(w->dir);
-    return status == PL_OK ? 0 : -1;
+    return remove_scratch(NULL);
 }
 
 /* Returns the oldest version of the module, apart from version 0, that the rule with

@@ -5,9 +5,6 @@
 
 #include "tests/support/suite.h"
 
-/* Shows that similar clusters share a module. There are two groups of two clusters, and
- * the groups are far apart. In every order of the clusters, the two clusters of a group
- * must share a module of the same level. */
 PL_TEST(alike_clusters_share_the_first_module)
 {
     static const int orders[6][4] = {{0, 1, 2, 3}, {0, 2, 1, 3}, {0, 3, 2, 1},

@@ -1,4 +1,5 @@
 /* folder: router; label: unit */
+#include "tests/support/shape.h"
 #include "tests/support/corpus_support.h"
 #include "router/router.h"
 #include <math.h>
@@ -17,17 +18,8 @@ static pl_model *base; /* a model whose context is LONG */
 static int open_all(void **state)
 {
     (void)state;
-    pl_shape shape = {.vocab = 20000,
-                      .width = WIDTH,
-                      .n_heads = 2,
-                      .n_kv_heads = 2,
-                      .head_size = 4,
-                      .ffn = 12,
-                      .n_blocks = 2,
-                      .context = LONG,
-                      .tied = true,
-                      .rope_theta = 100.0,
-                      .norm_eps = 1e-5};
+    pl_shape shape =
+        SHAPE(20000, WIDTH, 2, 2, 4, 12, 2, LONG, .tied = true, .rope_theta = 100.0);
     pl_topology_spec spec = {.replicas = 1};
     uint32_t lens[N_DOCS];
     for (uint32_t d = 0; d < N_DOCS; ++d)

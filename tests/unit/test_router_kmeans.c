@@ -59,8 +59,6 @@ PL_TEST(another_seed_starts_elsewhere)
     pl_buf_destroy(&bytes[1]);
 }
 
-/* Shows that k-means finds the best two clusters of points on a line. The test finds
- * them by trying every cut. */
 PL_TEST(two_clusters_on_a_line_are_the_best_cut)
 {
     const float points[] = {0.0f, 0.5f, 0.7f, 4.0f, 4.1f, 4.5f, 5.0f, 5.2f};
@@ -132,8 +130,6 @@ PL_TEST(standardizing_makes_a_small_column_count)
     assert_true(purity_of(router, points, 200, 2) == 1.0);
 }
 
-/* Shows that two components find the plane of the clouds, which is rotated into 12
- * columns. The inertia must be that of whitened data. */
 PL_TEST(two_components_find_the_plane_of_the_clouds)
 {
     enum { N = 300, DIM = 12 };

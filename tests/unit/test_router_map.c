@@ -93,8 +93,6 @@ PL_TEST(a_map_is_the_first_two_principal_components)
     assert_memory_equal(xy, again, sizeof xy);
 }
 
-/* Shows that the order of documents does not change the picture: the sign of an axis
- * depends only on the features. */
 PL_TEST(the_order_of_documents_does_not_turn_the_picture)
 {
     float x[N * DIM], turned[N * DIM], xy[2 * N], back[2 * N];

@@ -35,8 +35,6 @@ static double distance(const float *x, const double *mean)
     return sum;
 }
 
-/* Shows that a product router ranks paths by the sum of their distances at both levels.
- * The test computes the distances to the means of the documents. */
 PL_TEST(product_paths_rank_by_summed_distances)
 {
     OWNED(free_memory) float *points = make_clouds(N, DIM, 4, 1.0f);

@@ -122,8 +122,6 @@ PL_TEST(headers_that_lie_are_refused_with_the_tensor)
 #undef TENSOR
 }
 
-/* Extents and offsets that are larger than any file must be refused, also if a product
- * or a sum of them does not fit into 64 bits. */
 PL_TEST(extents_that_overflow_are_refused)
 {
     refused("{\"t\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296],"

@@ -4,6 +4,7 @@
  * is away. The test is the home; the sender has its thread. */
 #include "workers/worker_internal.h"
 #include "tests/support/passing_time.h"
+#include "tests/support/end_wire.h"
 #include "tests/support/home_fixture.h"
 
 enum { SHORT_MS = 100, DAY_MS = 86400000, REFUSALS = 3 };
@@ -235,13 +236,6 @@ FIXTURE_TEST(results_of_a_lost_lease_wait_for_no_home)
 FIXTURE_TEST(results_of_a_lost_lease_wait_for_no_seal)
 {
     wait_for_nothing(s, PL_ERR_STALE);
-}
-
-static int end_wire(void **state)
-{
-    (void)state;
-    pl_wire_shutdown();
-    return 0;
 }
 
 PL_SUITE(NULL, end_wire)

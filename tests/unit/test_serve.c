@@ -1,4 +1,5 @@
 /* folder: serve; label: unit */
+#include "tests/support/shape.h"
 #include "tests/support/corpus_support.h"
 #include "serve/serve.h"
 #include <math.h>
@@ -13,32 +14,10 @@ static pl_backend *backend;
 static pl_model *model;
 static pl_generator generator = {.vocab = VOCAB + 7, .context = CONTEXT};
 
-static int open_tokenizer(void)
-{
-    OWNED(pl_buf_destroy) pl_buf text = {0};
-    make_words(1, 100000, &text);
-    const char *texts[] = {(const char *)text.data};
-    pl_status status =
-        pl_tokenizer_train(texts, &text.len, 1, VOCAB, 1, in_scratch("words.model"));
-    return status == PL_OK &&
-                   pl_tokenizer_load(in_scratch("words.model"), &tokenizer) == PL_OK
-               ? 0
-               : -1;
-}
-
 static int open_model(int context)
 {
-    pl_shape shape = {.vocab = VOCAB + 7,
-                      .width = WIDTH,
-                      .n_heads = 2,
-                      .n_kv_heads = 2,
-                      .head_size = 4,
-                      .ffn = 8,
-                      .n_blocks = 1,
-                      .context = context,
-                      .tied = false,
-                      .rope_theta = 100.0,
-                      .norm_eps = 1e-5};
+    pl_shape shape = SHAPE(VOCAB + 7, WIDTH, 2, 2, 4, 8, 1, context, .tied = false,
+                           .rope_theta = 100.0);
     pl_topology_spec spec = {.replicas = 1};
     pl_model_options options = {.batch = 1, .context = context};
     if (pl_topology_parse_levels("1", &spec) != PL_OK ||
@@ -59,7 +38,7 @@ static void close_model(void)
 static int open_all(void **state)
 {
     pl_backend_options be = {.name = "ref", .n_threads = 1, .precision = "f32"};
-    if (make_scratch(state) != 0 || open_tokenizer() != 0 ||
+    if (make_words_tokenizer(state, VOCAB, &tokenizer) != PL_OK ||
         pl_backend_open(&be, &backend) != PL_OK)
         return -1;
     generator.tokenizer = tokenizer;
@@ -292,8 +271,7 @@ PL_TEST(the_context_bounds_the_text)
 PL_TEST(the_same_seed_says_the_same)
 {
     const int32_t prompt[] = {PL_TOKEN_BOS};
-    heard h[3];
-    memset(h, 0, sizeof h);
+    heard h[3] = {0};
     teach_text("path");
     for (int i = 0; i < 3; ++i) { /* with a high temperature */
         pl_generate_result result;
@@ -390,10 +368,9 @@ PL_TEST(guests_of_a_batch_hear_what_they_hear_alone)
     enum { GUESTS = 7, PLACES = 3 };
     const int32_t prompt[] = {PL_TOKEN_BOS, 5, 6, 7, 8};
     pl_generate_options options[GUESTS];
-    guest guests[GUESTS];
+    guest guests[GUESTS] = {0};
     pl_batch *batch;
     int next = 0;
-    memset(guests, 0, sizeof guests);
     teach_text("path loom");
     assert_ok(pl_batch_create(model, tokenizer, VOCAB + 7, CONTEXT, PLACES, &batch));
     while (next < GUESTS || pl_batch_active(batch) > 0) {
@@ -433,12 +410,11 @@ PL_TEST(a_long_prompt_silences_nobody)
 {
     enum { LONG = 1200 };
     int32_t prompt[LONG];
-    guest guests[3];
+    guest guests[3] = {0};
     pl_batch *batch;
     pl_generate_options options = greedy(30);
     heard alone = {0};
     pl_generate_result result;
-    memset(guests, 0, sizeof guests);
     for (int i = 0; i < LONG; i++)
         prompt[i] = 5 + i % 50;
     prompt[LONG - 1] = PL_TOKEN_BOS;
@@ -493,10 +469,9 @@ PL_TEST(who_leaves_is_not_read_to_the_end)
 {
     enum { LONG = 1200 };
     int32_t prompt[LONG];
-    guest g;
+    guest g = {0};
     pl_batch *batch;
     pl_generate_options options = greedy(30);
-    memset(&g, 0, sizeof g);
     for (int i = 0; i < LONG; i++)
         prompt[i] = 5 + i % 50;
     close_model();
@@ -523,10 +498,9 @@ PL_TEST(who_leaves_is_not_read_to_the_end)
 PL_TEST(who_is_not_answered_yet_can_end)
 {
     const int32_t prompt[] = {PL_TOKEN_BOS, VOCAB + 7};
-    guest guests[2];
+    guest guests[2] = {0};
     pl_batch *batch;
     pl_generate_options options = greedy(30);
-    memset(guests, 0, sizeof guests);
     teach_text("path loom");
     assert_ok(pl_batch_create(model, tokenizer, VOCAB + 7, CONTEXT, 2, &batch));
     pl_batch_request q = asks(prompt, 2, &options, &guests[0]);
@@ -546,10 +520,9 @@ PL_TEST(who_is_not_answered_yet_can_end)
 PL_TEST(a_full_batch_takes_nobody_and_its_end_ends_all)
 {
     const int32_t prompt[] = {PL_TOKEN_BOS};
-    guest guests[2];
+    guest guests[2] = {0};
     pl_batch *batch;
     pl_generate_options options = greedy(100), wrong = greedy(0);
-    memset(guests, 0, sizeof guests);
     teach_text("path loom is long");
     assert_ok(pl_batch_create(model, tokenizer, VOCAB + 7, CONTEXT, 1, &batch));
     pl_batch_request q = asks(prompt, 1, &wrong, &guests[0]);

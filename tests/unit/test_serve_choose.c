@@ -35,16 +35,12 @@ static int32_t choose(const pl_choice *choice, uint64_t index)
     return token;
 }
 
-/* Counts how often each token is chosen in 20000 choices. */
-static void tally(const pl_choice *choice, double out[V])
+/* Chooses 20000 times, and checks how often each token was chosen. */
+static void expect_shares(const pl_choice *choice, const double want[V])
 {
-    memset(out, 0, V * sizeof *out);
+    double got[V] = {0};
     for (uint64_t i = 0; i < 20000; ++i)
-        out[choose(choice, i)] += 1.0 / 20000.0;
-}
-
-static void expect_shares(const double got[V], const double want[V])
-{
+        got[choose(choice, i)] += 1.0 / 20000.0;
     for (int v = 0; v < V; ++v) {
         if (want[v] == 0.0)
             assert_true(got[v] == 0.0);
@@ -66,53 +62,43 @@ PL_TEST(temperature_zero_takes_the_likeliest)
 
 PL_TEST(at_temperature_one_tokens_come_by_their_share)
 {
-    double got[V];
     pl_choice choice = {.temperature = 1.0, .top_p = 1.0, .seed = 5};
-    tally(&choice, got);
-    expect_shares(got, shares);
+    expect_shares(&choice, shares);
 }
 
 PL_TEST(temperature_sharpens_and_flattens)
 {
     for (int i = 0; i < 2; ++i) {
-        double got[V], want[V], sum = 0.0, temperature = i ? 0.5 : 2.0;
+        double want[V], sum = 0.0, temperature = i ? 0.5 : 2.0;
         pl_choice choice = {.temperature = temperature, .top_p = 1.0};
         for (int v = 0; v < V; ++v)
             sum += want[v] = pow(shares[v], 1.0 / temperature);
         for (int v = 0; v < V; ++v)
             want[v] /= sum;
-        tally(&choice, got);
-        expect_shares(got, want);
+        expect_shares(&choice, want);
     }
 }
 
 PL_TEST(top_k_keeps_the_k_likeliest)
 {
-    double got[V];
     const double want[V] = {0.4 / 0.85, 0, 0.3 / 0.85, 0, 0.15 / 0.85, 0};
     const double four[V] = {0.4 / 0.9, 0.05 / 0.9, 0.3 / 0.9, 0, 0.15 / 0.9, 0};
     pl_choice choice = {.temperature = 1.0, .top_k = 3, .top_p = 1.0};
-    tally(&choice, got);
-    expect_shares(got, want);
+    expect_shares(&choice, want);
     /* If tokens are equally likely, the one with the lowest number is kept. */
     choice.top_k = 4;
-    tally(&choice, got);
-    expect_shares(got, four);
+    expect_shares(&choice, four);
     choice.top_k = 100;
-    tally(&choice, got);
-    expect_shares(got, shares);
+    expect_shares(&choice, shares);
 }
 
 PL_TEST(top_p_keeps_the_smallest_nucleus)
 {
-    double got[V];
     const double two[V] = {0.4 / 0.7, 0, 0.3 / 0.7, 0, 0, 0}, one[V] = {1.0};
     pl_choice choice = {.temperature = 1.0, .top_p = 0.65};
-    tally(&choice, got);
-    expect_shares(got, two);
+    expect_shares(&choice, two);
     choice.top_p = 0.39;
-    tally(&choice, got);
-    expect_shares(got, one);
+    expect_shares(&choice, one);
 }
 
 /* top_p is a fraction of the probability of the tokens that top_k keeps. The three
@@ -120,15 +106,12 @@ PL_TEST(top_p_keeps_the_smallest_nucleus)
  * less than .8. */
 PL_TEST(top_p_counts_what_top_k_left)
 {
-    double got[V];
     const double two[V] = {0.4 / 0.7, 0, 0.3 / 0.7, 0, 0, 0};
     const double three[V] = {0.4 / 0.85, 0, 0.3 / 0.85, 0, 0.15 / 0.85, 0};
     pl_choice choice = {.temperature = 1.0, .top_k = 3, .top_p = 0.8};
-    tally(&choice, got);
-    expect_shares(got, two);
+    expect_shares(&choice, two);
     choice.top_k = 0;
-    tally(&choice, got);
-    expect_shares(got, three);
+    expect_shares(&choice, three);
 }
 
 PL_TEST(the_same_seed_and_place_choose_the_same)
@@ -198,20 +181,17 @@ PL_TEST(options_out_of_range_are_named)
  * probabilities are .4 .05 .3 .05 .15 .05. */
 PL_TEST(min_p_drops_the_unlikely)
 {
-    double got[V];
     pl_choice choice = {.temperature = 1.0, .top_p = 1.0, .min_p = 0.5, .seed = 5};
-    tally(&choice, got); /* keeps .4 and .3; .15 is less than half of .4 */
-    expect_shares(got, (double[V]){4 / 7.0, 0, 3 / 7.0, 0, 0, 0});
+    /* keeps .4 and .3; .15 is less than half of .4 */
+    expect_shares(&choice, (double[V]){4 / 7.0, 0, 3 / 7.0, 0, 0, 0});
     choice.min_p = 0.2;
     choice.top_k = 2; /* min_p keeps .4, .3 and .15; top_k keeps two of them */
-    tally(&choice, got);
-    expect_shares(got, (double[V]){4 / 7.0, 0, 3 / 7.0, 0, 0, 0});
+    expect_shares(&choice, (double[V]){4 / 7.0, 0, 3 / 7.0, 0, 0, 0});
     choice.top_k = 0;
     /* min_p keeps .85 of the probability. Token 0 has less than half of it, so top_p
      * keeps the second token, too. */
     choice.top_p = 0.5;
-    tally(&choice, got);
-    expect_shares(got, (double[V]){4 / 7.0, 0, 3 / 7.0, 0, 0, 0});
+    expect_shares(&choice, (double[V]){4 / 7.0, 0, 3 / 7.0, 0, 0, 0});
     choice.min_p = 1.0;
     choice.top_p = 1.0;
     assert_int_equal(choose(&choice, 3), 0);

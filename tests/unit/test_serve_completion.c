@@ -7,25 +7,14 @@
 #include "serve/server_tokens.h"
 #include <math.h>
 
-enum { VOCAB = 300 };
-static pl_tokenizer *tokenizer;
-
-static int open_all(void **state)
-{
-    return make_words_tokenizer(state, VOCAB, &tokenizer) == PL_OK ? 0 : -1;
-}
-
-static int close_all(void **state)
-{
-    pl_tokenizer_destroy(&tokenizer);
-    return remove_scratch(state);
-}
+/* A body, and a part of the error with which it is refused. */
+typedef struct refusal {
+    const char *body, *says;
+} refusal;
 
 PL_TEST(a_completion_is_read_or_refused_by_name)
 {
-    static const struct {
-        const char *body, *says;
-    } wrong[] = {
+    static const refusal wrong[] = {
         {"", "not JSON"},
         {"{\"prompt\": \"x\"", "not JSON"},
         {"3", "JSON object"},
@@ -116,18 +105,17 @@ PL_TEST(keys_of_other_servers_are_ignored_if_they_ask_for_nothing)
                                           "\"modalities\": [\"text\"]",
                                           "\"suffix\": \"\"",
                                           "\"user\": \"me\""};
-    static const struct {
-        const char *member, *says;
-    } asks[] = {{"\"tools\": [{}]", "`tools` is not supported"},
-                {"\"tool_choice\": {\"type\": \"function\"}", "`tool_choice` is not"},
-                {"\"response_format\": {\"type\": \"json_object\"}",
-                 "`response_format` is not supported"},
-                {"\"store\": true", "`store` is not supported"},
-                {"\"repetition_penalty\": 1.1", "`repetition_penalty` is not"},
-                {"\"ignore_eos\": true", "`ignore_eos` is not"},
-                {"\"max_token\": 3", "the most similar key is `max_tokens`"},
-                {"\"tempreature\": 1", "the most similar key is `temperature`"},
-                {"\"seed\": 18446744073709551615", "above 9223372036854775807"}};
+    static const refusal asks[] = {
+        {"\"tools\": [{}]", "`tools` is not supported"},
+        {"\"tool_choice\": {\"type\": \"function\"}", "`tool_choice` is not"},
+        {"\"response_format\": {\"type\": \"json_object\"}",
+         "`response_format` is not supported"},
+        {"\"store\": true", "`store` is not supported"},
+        {"\"repetition_penalty\": 1.1", "`repetition_penalty` is not"},
+        {"\"ignore_eos\": true", "`ignore_eos` is not"},
+        {"\"max_token\": 3", "the most similar key is `max_tokens`"},
+        {"\"tempreature\": 1", "the most similar key is `temperature`"},
+        {"\"seed\": 18446744073709551615", "above 9223372036854775807"}};
     pl_completion c;
     for (size_t i = 0; i < sizeof neutral / sizeof *neutral; i++) {
         if (parse_with(neutral[i], &c) != PL_OK)
@@ -135,7 +123,7 @@ PL_TEST(keys_of_other_servers_are_ignored_if_they_ask_for_nothing)
         pl_completion_clear(&c);
     }
     for (size_t i = 0; i < sizeof asks / sizeof *asks; i++) {
-        assert_fails(parse_with(asks[i].member, &c), PL_ERR_USAGE, asks[i].says);
+        assert_fails(parse_with(asks[i].body, &c), PL_ERR_USAGE, asks[i].says);
         pl_completion_clear(&c);
     }
 }
@@ -162,7 +150,7 @@ PL_TEST(prompts_are_texts_or_tokens)
 static void expect_token(int32_t token, const char *wanted)
 {
     OWNED(pl_buf_destroy) pl_buf text = {0};
-    assert_ok(pl_token_text(tokenizer, token, &text));
+    assert_ok(pl_token_text(word_tokenizer, token, &text));
     assert_string_equal(pl_buf_text(&text), wanted);
 }
 
@@ -171,21 +159,19 @@ PL_TEST(a_token_has_a_text_of_its_own)
     OWNED(pl_buf_destroy) pl_buf ids = {0};
     expect_token(PL_TOKEN_BOS, "<s>");
     expect_token(PL_TOKEN_EOS, "</s>");
-    expect_token(VOCAB + 5, "<token 305>");
-    assert_ok(pl_tokenizer_encode(tokenizer, "\xc3\xa9", 2, &ids));
+    expect_token(WORD_VOCAB + 5, "<token 305>");
+    assert_ok(pl_tokenizer_encode(word_tokenizer, "\xc3\xa9", 2, &ids));
     assert_int_equal(ids.len, 2 * sizeof(int32_t)); /* one token per byte */
     int32_t half;
     memcpy(&half, ids.data, sizeof half);
     expect_token(half, "bytes:\\xc3");
 }
 
-/* Scores must be written as the four lists of OpenAI's API. The first token has null
- * instead of a score, and offsets count characters. */
 PL_TEST(scores_become_four_lists)
 {
     OWNED(pl_buf_destroy) pl_buf ids = {0}, out = {0};
     const char *text = "\xc3\xa9t";
-    assert_ok(pl_tokenizer_encode(tokenizer, text, strlen(text), &ids));
+    assert_ok(pl_tokenizer_encode(word_tokenizer, text, strlen(text), &ids));
     int32_t tokens[3];
     assert_int_equal(ids.len, sizeof tokens);
     memcpy(tokens, ids.data, sizeof tokens);
@@ -211,7 +197,7 @@ PL_TEST(scores_become_four_lists)
                                     .usage = true,
                                     .n_prompt_tokens = 4,
                                     .n_tokens = 3,
-                                    .tokenizer = tokenizer};
+                                    .tokenizer = word_tokenizer};
     assert_ok(pl_completion_write(&a, &out));
     const char *wanted =
         "\"text\":\"\xc3\xa9t\",\"index\":2,\"path\":\"p01\",\"logprobs\":{\"tokens\":["
@@ -230,7 +216,7 @@ PL_TEST(scores_become_four_lists)
 static void expect_tokens(const char *body, const char *wanted)
 {
     OWNED(pl_buf_destroy) pl_buf out = {0};
-    assert_ok(tokens_encode(tokenizer, 64, body, strlen(body), &out));
+    assert_ok(tokens_encode(word_tokenizer, 64, body, strlen(body), &out));
     if (strncmp(pl_buf_text(&out), wanted, strlen(wanted)) != 0)
         fail_msg("%s: %s", body, pl_buf_text(&out));
 }
@@ -241,7 +227,7 @@ static void list_tokens(const char *before, const char *text, const char *after,
                         pl_buf *out)
 {
     OWNED(pl_buf_destroy) pl_buf ids = {0};
-    assert_ok(pl_tokenizer_encode(tokenizer, text, strlen(text), &ids));
+    assert_ok(pl_tokenizer_encode(word_tokenizer, text, strlen(text), &ids));
     pl_buf_printf(out, "{\"tokens\":[%s", before);
     for (size_t i = 0; i < ids.len / sizeof(int32_t); i++)
         pl_buf_printf(out, "%s%d", i == 0 && before[0] == 0 ? "" : ",",
@@ -269,7 +255,7 @@ PL_TEST(a_text_becomes_tokens_and_back)
     expect_tokens("{\"content\": \"<s>\", \"parse_special\": false}",
                   pl_buf_text(&special));
     pl_buf_printf(&body, "%s}", pl_buf_text(&bos));
-    assert_ok(tokens_decode(tokenizer, pl_buf_text(&body), body.len, &back));
+    assert_ok(tokens_decode(word_tokenizer, pl_buf_text(&body), body.len, &back));
     assert_string_equal(pl_buf_text(&back),
                         "{\"content\":\"loom\",\"prompt\":\"loom\"}");
     pl_buf_destroy(&body), pl_buf_destroy(&back);
@@ -281,7 +267,7 @@ PL_TEST(pieces_that_are_no_text_are_bytes)
 {
     OWNED(pl_buf_destroy) pl_buf out = {0};
     const char *body = "{\"content\": \"t\xc3\xa9\", \"with_pieces\": true}";
-    assert_ok(tokens_encode(tokenizer, 64, body, strlen(body), &out));
+    assert_ok(tokens_encode(word_tokenizer, 64, body, strlen(body), &out));
     assert_non_null(strstr(pl_buf_text(&out), "\"piece\":\"t\"}"));
     assert_non_null(strstr(pl_buf_text(&out), "\"piece\":[195]}"));
     assert_non_null(strstr(pl_buf_text(&out), "\"piece\":[169]}"));
@@ -289,43 +275,36 @@ PL_TEST(pieces_that_are_no_text_are_bytes)
 
 PL_TEST(wrong_token_requests_are_refused_by_name)
 {
-    static const struct {
-        const char *body, *says;
-    } wrong[] = {{"", "not JSON"},
-                 {"[1]", "JSON object"},
-                 {"{}", "`content`"},
-                 {"{\"content\": \"a\", \"prompt\": \"a\"}", "`content`"},
-                 {"{\"content\": 3}", "`content`"},
-                 {"{\"content\": \"a\", \"with_pieces\": 1}", "`with_pieces`"},
-                 {"{\"content\": \"a\", \"colour\": 1}", "`colour`"}};
-    static const struct {
-        const char *body, *says;
-    } lists[] = {{"{", "not JSON"},
-                 {"{}", "`tokens`"},
-                 {"{\"tokens\": 1}", "`tokens`"},
-                 {"{\"tokens\": [1, -1]}", "`tokens`"},
-                 {"{\"tokens\": [\"a\"]}", "`tokens`"},
-                 {"{\"tokens\": [100000]}", "token 100000"}};
+    static const refusal wrong[] = {
+        {"", "not JSON"},
+        {"[1]", "JSON object"},
+        {"{}", "`content`"},
+        {"{\"content\": \"a\", \"prompt\": \"a\"}", "`content`"},
+        {"{\"content\": 3}", "`content`"},
+        {"{\"content\": \"a\", \"with_pieces\": 1}", "`with_pieces`"},
+        {"{\"content\": \"a\", \"colour\": 1}", "`colour`"}};
+    static const refusal lists[] = {{"{", "not JSON"},
+                                    {"{}", "`tokens`"},
+                                    {"{\"tokens\": 1}", "`tokens`"},
+                                    {"{\"tokens\": [1, -1]}", "`tokens`"},
+                                    {"{\"tokens\": [\"a\"]}", "`tokens`"},
+                                    {"{\"tokens\": [100000]}", "token 100000"}};
     pl_buf out = {0};
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; ++i) {
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; ++i)
+        assert_fails(tokens_encode(word_tokenizer, 64, wrong[i].body,
+                                   strlen(wrong[i].body), &out),
+                     PL_ERR_USAGE, wrong[i].says);
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; ++i)
         assert_fails(
-            tokens_encode(tokenizer, 64, wrong[i].body, strlen(wrong[i].body), &out),
-            PL_ERR_USAGE, wrong[i].says);
-    }
-    for (size_t i = 0; i < sizeof lists / sizeof *lists; ++i) {
-        assert_fails(
-            tokens_decode(tokenizer, lists[i].body, strlen(lists[i].body), &out),
+            tokens_decode(word_tokenizer, lists[i].body, strlen(lists[i].body), &out),
             PL_ERR_USAGE, lists[i].says);
-    }
     assert_int_equal(out.len, 0);
 }
 
 /* ---- embeddings ---- */
 PL_TEST(inputs_are_texts_or_tokens)
 {
-    static const struct {
-        const char *body, *says;
-    } wrong[] = {
+    static const refusal wrong[] = {
         {"", "not JSON"},
         {"[]", "JSON object"},
         {"{}", "`input`"},
@@ -373,4 +352,4 @@ PL_TEST(a_vector_has_length_one)
     assert_non_null(strstr(pl_buf_text(&out), "\"embedding\":\"AACAPw==\""));
 }
 
-PL_SUITE(open_all, close_all)
+PL_SUITE(open_words, close_words)

@@ -5,25 +5,21 @@
 #include <math.h>
 
 enum { VOCAB = WORD_VOCAB, CONTEXT = 64, PROMPT = 20, TOP = 5 };
-static pl_tokenizer *tokenizer;
 static int32_t prompt[CONTEXT];
 
 static int open_all(void **state)
 {
-    if (make_words_tokenizer(state, VOCAB, &tokenizer) != PL_OK)
-        return -1;
     prompt[0] = PL_TOKEN_BOS;
     for (int i = 1; i < CONTEXT; i++)
         prompt[i] = 3 + (i * i * 7 + i * 11) % (VOCAB - 3);
     open_word_model("ref", "f32", CONTEXT);
-    return 0;
+    return open_words(state);
 }
 
 static int close_all(void **state)
 {
     close_word_model();
-    pl_tokenizer_destroy(&tokenizer);
-    return remove_scratch(state);
+    return close_words(state);
 }
 
 /* ---- one score ---- */
@@ -77,13 +73,7 @@ static pl_generate_options asking(int i)
 static void join(pl_batch *batch, int n_prompt, const pl_generate_options *options,
                  told *t)
 {
-    const pl_batch_request q = {.prompt = prompt,
-                                .n_prompt = n_prompt,
-                                .options = options,
-                                .emit = tell_text,
-                                .done = tell_done,
-                                .context = t,
-                                .score = tell_score};
+    const pl_batch_request q = told_request(t, prompt, n_prompt, options);
     assert_ok(pl_batch_join(batch, &q));
 }
 
@@ -92,10 +82,9 @@ static void ask_alone(int n_slots, int n_prompt, const pl_generate_options *opti
 {
     pl_batch *batch;
     memset(t, 0, sizeof *t);
-    assert_ok(pl_batch_create(model, tokenizer, VOCAB, CONTEXT, n_slots, &batch));
+    assert_ok(pl_batch_create(model, word_tokenizer, VOCAB, CONTEXT, n_slots, &batch));
     join(batch, n_prompt, options, t);
-    while (pl_batch_active(batch) > 0)
-        assert_ok(pl_batch_step(batch));
+    run_batch(batch);
     pl_batch_destroy(&batch);
     assert_int_equal(t->n_done, 1);
     assert_ok(t->status);
@@ -132,14 +121,8 @@ PL_TEST(scores_of_a_prompt_are_the_losses_of_the_model)
     options.prompt_scores = false;
     options.max_tokens = 0;
     OWNED(pl_batch_destroy) pl_batch *batch;
-    assert_ok(pl_batch_create(model, tokenizer, VOCAB, CONTEXT, 1, &batch));
-    const pl_batch_request q = {.prompt = prompt,
-                                .n_prompt = PROMPT,
-                                .options = &options,
-                                .emit = tell_text,
-                                .done = tell_done,
-                                .context = &t,
-                                .score = tell_score};
+    assert_ok(pl_batch_create(model, word_tokenizer, VOCAB, CONTEXT, 1, &batch));
+    const pl_batch_request q = told_request(&t, prompt, PROMPT, &options);
     assert_int_equal(pl_batch_join(batch, &q), PL_ERR_USAGE);
 }
 
@@ -174,13 +157,12 @@ static void check_company(const char *name, const char *precision)
 {
     enum { GUESTS = 6 };
     pl_batch *batch;
-    told guests[GUESTS];
+    told guests[GUESTS] = {0};
     pl_generate_options options[GUESTS];
     int next = 0;
-    memset(guests, 0, sizeof guests);
     close_word_model();
     open_word_model(name, precision, CONTEXT);
-    assert_ok(pl_batch_create(model, tokenizer, VOCAB, CONTEXT, 4, &batch));
+    assert_ok(pl_batch_create(model, word_tokenizer, VOCAB, CONTEXT, 4, &batch));
     while (next < GUESTS || pl_batch_active(batch) > 0) {
         if (next < GUESTS && pl_batch_room(batch) > 0) {
             options[next] = asking(next);
@@ -194,8 +176,7 @@ static void check_company(const char *name, const char *precision)
         told alone;
         ask_alone(1, PROMPT + i, &options[i], &alone);
         assert_int_equal(guests[i].n_done, 1);
-        assert_string_equal(pl_buf_text(&guests[i].text), pl_buf_text(&alone.text));
-        assert_same_bytes(guests[i].scores, alone.scores);
+        assert_same_told(&guests[i], &alone);
         told_clear(&guests[i]), told_clear(&alone);
     }
     close_word_model();
@@ -235,15 +216,10 @@ PL_TEST(a_bias_forces_and_forbids)
     told_clear(&t), told_clear(&other);
     bias.token = VOCAB;
     OWNED(pl_batch_destroy) pl_batch *batch;
-    assert_ok(pl_batch_create(model, tokenizer, VOCAB, CONTEXT, 1, &batch));
-    const pl_batch_request q = {.prompt = prompt,
-                                .n_prompt = PROMPT,
-                                .options = &options,
-                                .emit = tell_text,
-                                .done = tell_done,
-                                .context = &t};
-    assert_int_equal(pl_batch_join(batch, &q), PL_ERR_USAGE);
-    assert_said("logit_bias");
+    assert_ok(pl_batch_create(model, word_tokenizer, VOCAB, CONTEXT, 1, &batch));
+    pl_batch_request q = told_request(&t, prompt, PROMPT, &options);
+    q.score = NULL;
+    assert_fails(pl_batch_join(batch, &q), PL_ERR_USAGE, "logit_bias");
 }
 
 /* With a bias of 50 for token 17, all five tokens of the answer are token 17. A

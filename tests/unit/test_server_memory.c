@@ -1,39 +1,14 @@
 /* folder: serve; label: unit */
 /* Tests a server whose modules do not all fit into its memory. Every request must be
  * answered, however many other requests ask for paths that are in memory. */
-#include "tests/support/corpus_support.h"
+#include "tests/support/word_model.h"
 #include "router/router.h"
 #include "serve/serve.h"
 #include "serve/server_internal.h"
 #include "serve/server_paths.h"
 
-enum { VOCAB = 300, CONTEXT = 64, SLOTS = 8, DOCUMENTS = 2, STAY_MS = 1000 };
+enum { CONTEXT = 64, SLOTS = 8, DOCUMENTS = 2, STAY_MS = 1000 };
 static pl_mixture mix;
-
-/* Stores version `number` of module m. The parameters depend only on m and `seed`. */
-static void put_module(int m, uint64_t number, uint64_t seed)
-{
-    const int slot = pl_topology_module_slot(mix.topology, m);
-    const size_t n = pl_topology_slot(mix.topology, slot)->n_params;
-    pl_version v = {.number = number}, head;
-    pl_txn *txn;
-    OWNED(free_memory) float *params = pl_alloc(n * sizeof *params);
-    for (size_t i = 0; i < n; i++)
-        params[i] = 0.3f * pl_random_normal(seed, (uint64_t)m, i);
-    pl_arm_module_name(&mix.arm, mix.topology, m, v.module);
-    pl_copy_text(v.method, sizeof v.method, "test");
-    assert_ok(pl_txn_begin(mix.store, &txn));
-    assert_ok(pl_txn_put_blob(txn, params, n * sizeof *params, &v.params));
-    if (number > 0) {
-        memset(&head, 0, sizeof head);
-        assert_ok(pl_store_head(mix.store, v.module, &head));
-        v.parent = head.params;
-        v.momentum = v.params;
-        pl_version_clear(&head);
-    }
-    assert_ok(pl_txn_put_version(txn, &v, (pl_keep){false, false, false}));
-    assert_ok(pl_txn_commit(&txn));
-}
 
 /* Stores the router that every server reads. It is fitted to a few documents. */
 static void put_router(void)
@@ -45,7 +20,7 @@ static void put_router(void)
     OWNED(pl_prefix_lm_destroy) pl_prefix_lm *lm;
     pl_txn *txn;
     pl_hash blob;
-    build_tokens(lens, DOCUMENTS, VOCAB, &text);
+    build_tokens(lens, DOCUMENTS, WORD_VOCAB, &text);
     assert_ok(pl_tokens_view(text.data, text.len, "documents", &tokens));
     const pl_prefix_lm_job job = {
         .tokens = tokens, .length = 8, .n_paths = 4, .n_threads = 1};
@@ -59,44 +34,23 @@ static void put_router(void)
 
 static int open_all(void **state)
 {
-    mix.arm.shape = (pl_shape){.vocab = VOCAB,
-                               .width = 32,
-                               .n_heads = 2,
-                               .n_kv_heads = 1,
-                               .head_size = 16,
-                               .ffn = 48,
-                               .n_blocks = 4,
-                               .context = CONTEXT,
-                               .tied = true,
-                               .rope_theta = 10000.0,
-                               .norm_eps = 1e-5};
-    mix.arm.spec.replicas = 1;
-    pl_copy_text(mix.arm.name, sizeof mix.arm.name, "mix");
     mix.settings = (pl_answer_settings){
         .backend = "ref", .precision = "f32", .rule = "router", .prefix = 8};
-    if (make_words_tokenizer(state, VOCAB, &mix.tokenizer) != PL_OK ||
-        pl_topology_parse_levels("2x2", &mix.arm.spec) != PL_OK ||
-        pl_topology_create(&mix.arm.shape, &mix.arm.spec, &mix.topology) != PL_OK ||
-        pl_store_open(in_scratch("store"), PL_STORE_CREATE, &mix.store) != PL_OK)
+    if (!open_word_mixture(state, &mix, CONTEXT))
         return -1;
-    for (int m = 0; m < pl_topology_n_modules(mix.topology); m++)
-        put_module(m, 0, 7);
     put_router();
     return 0;
 }
 
 static int close_all(void **state)
 {
-    pl_store_close(&mix.store);
-    pl_topology_destroy(&mix.topology);
-    pl_tokenizer_destroy(&mix.tokenizer);
-    return remove_scratch(state);
+    return close_word_mixture(state, &mix);
 }
 
 /* ---- requests ---- */
 typedef struct client {
     server_paths *server;
-    int model, n_answers;
+    int path, n_answers;
     bool asks_on; /* after an answer it sends a new request immediately */
     bool joined;
     pl_buf text;
@@ -133,7 +87,7 @@ static void join(client *c)
     bool waits = false;
     if (c->joined || (!c->asks_on && c->n_answers > 0))
         return;
-    assert_ok(server_paths_join(c->server, c->model, &q, &waits));
+    assert_ok(server_paths_join(c->server, c->path, &q, &waits));
     c->joined = !waits;
 }
 
@@ -168,7 +122,7 @@ PL_TEST(a_path_in_steady_use_makes_room_for_another)
 {
     OWNED(server_paths_close) server_paths *server = open_server(path_bytes());
     client first = {.server = server, .asks_on = true}, second = first,
-           other = {.server = server, .model = 3};
+           other = {.server = server, .path = 3};
     const int64_t start = pl_now_ms();
     join(&first);
     for (int step = 0; other.n_answers == 0; step++) {
@@ -194,10 +148,10 @@ PL_TEST(a_path_in_steady_use_makes_room_for_another)
 PL_TEST(kept_modules_make_room_for_another_path)
 {
     OWNED(server_paths_close) server_paths *server = open_server(path_bytes());
-    client first = {.server = server}, other = {.server = server, .model = 3};
+    client first = {.server = server}, other = {.server = server, .path = 3};
     join(&first);
     finish(server);
-    put_module(pl_topology_module_of_path(mix.topology, 2, 0), 1, 8);
+    put_word_module(&mix, pl_topology_module_of_path(mix.topology, 2, 0), 1, 8);
     assert_ok(server_paths_reload(server));
     (void)server_paths_step(server);
     assert_int_equal(server_paths_loaded(server), 0);
@@ -210,10 +164,10 @@ PL_TEST(kept_modules_make_room_for_another_path)
 }
 
 /* Sends a request for a path to a server that has no other requests. */
-static void ask_alone(int model, pl_buf *text)
+static void ask_alone(int path, pl_buf *text)
 {
     OWNED(server_paths_close) server_paths *server = open_server(0);
-    client c = {.server = server, .model = model};
+    client c = {.server = server, .path = path};
     join(&c);
     finish(server);
     *text = c.text;
@@ -227,7 +181,7 @@ PL_TEST(an_answer_keeps_the_versions_with_which_it_began)
     const int shared = pl_topology_module_of_path(mix.topology, 1, 0);
     pl_buf before[2] = {{0}}, after[2] = {{0}};
     OWNED(server_paths_close) server_paths *server = open_server(0);
-    client first[2] = {{.server = server}, {.server = server, .model = 1}};
+    client first[2] = {{.server = server}, {.server = server, .path = 1}};
     client later[2] = {first[0], first[1]};
     for (int i = 0; i < 2; i++) {
         ask_alone(i, &before[i]);
@@ -236,7 +190,7 @@ PL_TEST(an_answer_keeps_the_versions_with_which_it_began)
     for (int i = 0; i < 3; i++)
         (void)server_paths_step(server);
     const int n_modules = server_paths_modules(server).n_modules;
-    put_module(shared, 1, 9);
+    put_word_module(&mix, shared, 1, 9);
     assert_ok(server_paths_reload(server));
     for (int i = 0; i < 2; i++) {
         ask_alone(i, &after[i]);

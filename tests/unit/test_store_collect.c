@@ -1,7 +1,5 @@
 /* folder: store; label: fault */
-#include "tests/support/store_fixture.h"
-#include <signal.h>
-#include <sys/wait.h>
+#include "tests/support/store_child.h"
 
 /* Tests that garbage collection drops exactly the data that need not be kept, and that
  * it can be repeated if its process was killed. */
@@ -24,15 +22,10 @@ static void make_history(const char *folder)
 static bool can_be_read(pl_store *store, uint64_t number)
 {
     OWNED(pl_version_clear) pl_version v;
-    OWNED(free_memory)
-    uint8_t *got = pl_alloc(BYTES), *expected = make_bytes(number, BYTES);
     /* The record of a version stays, even if its parameters were dropped. */
     assert_ok(pl_store_get_version(store, "a/x", number, &v));
-    bool there = pl_store_has_blob(store, &v.params);
-    if (there) {
-        assert_ok(pl_store_read_blob(store, &v.params, 0, BYTES, got));
-        assert_memory_equal(got, expected, BYTES);
-    }
+    const bool there = pl_store_has_blob(store, &v.params);
+    assert_true(!there || blob_holds(store, &v.params, number, BYTES));
     return there;
 }
 
@@ -52,9 +45,7 @@ static pl_status collect(const char *folder, pl_gc_report *report)
     return status;
 }
 
-#define FOLDER_TEST(name) PL_TEST_WITH(name, make_folder, drop_folder)
-
-FOLDER_TEST(what_must_stay_stays_and_the_rest_goes)
+STORE_TEST(what_must_stay_stays_and_the_rest_goes)
 {
     pl_gc_report report;
     make_history(*state);
@@ -68,26 +59,15 @@ FOLDER_TEST(what_must_stay_stays_and_the_rest_goes)
     assert_int_equal(report.n_gone, N_VERSIONS - 7);
 }
 
-FOLDER_TEST(a_collection_that_is_killed_is_done_again)
+STORE_TEST(a_collection_that_is_killed_is_done_again)
 {
     static const char *const points[] = {"kv.commit.before", "kv.commit.after",
                                          "mark.write.after", "mark.flush.after"};
-    char spec[64];
-    int how = 0;
     pl_gc_report report;
     make_history(*state);
-    for (size_t p = 0; p < sizeof points / sizeof *points; p++) {
-        pid_t child = fork();
-        if (child == 0) {
-            /* The first passage is the commit that raises the epoch. */
-            snprintf(spec, sizeof spec, "%s:kill:2", points[p]);
-            setenv("PATHLOOM_FAILPOINT", spec, 1);
-            execl("/proc/self/exe", "test_store_collect", *state, (char *)NULL);
-            _exit(99);
-        }
-        assert_int_equal(waitpid(child, &how, 0), child);
-        assert_true(WIFSIGNALED(how) || WEXITSTATUS(how) == 0);
-    }
+    for (size_t p = 0; p < sizeof points / sizeof *points; p++)
+        /* The first passage is the commit that raises the epoch. */
+        (void)die_at(points[p], 2, "collect", *state, NULL);
     assert_ok(collect(*state, &report));
     check_what_is_left(*state);
 }
@@ -102,7 +82,7 @@ static uint64_t counted(pl_store *store)
 /* A commit above the quota must be refused, unless it also collects old versions. Each
  * version adds BYTES of parameters and BYTES of momentum. It drops the momentum of the
  * version before the previous one. */
-FOLDER_TEST(a_quota_refuses_a_commit_and_a_collection_makes_room)
+STORE_TEST(a_quota_refuses_a_commit_and_a_collection_makes_room)
 {
     enum { QUOTA = 20 * BYTES };
     OWNED(pl_store_close) pl_store *store = open_store(*state, PL_STORE_CREATE);

@@ -48,7 +48,6 @@ static void train_to(const char *folder, int n, uint64_t last)
 /* Returns the number of the newest version, which must be the same in all parts. */
 static uint64_t look(const char *folder, int n)
 {
-    pl_audit_report report;
     uint64_t newest = 0;
     OWNED(pl_store_close) pl_store *store = open_store(folder, PL_STORE_READ);
     assert_int_equal(pl_store_n_parts(store), n);
@@ -60,8 +59,7 @@ static uint64_t look(const char *folder, int n)
         assert_int_equal(head.number, newest);
         assert_true(blob_holds(store, &head.params, 10 * (uint64_t)i + newest, BYTES));
     }
-    assert_ok(pl_store_audit(store, true, NULL, NULL, &report));
-    assert_int_equal(report.n_problems, 0);
+    assert_whole(store);
     return newest;
 }
 
@@ -129,9 +127,7 @@ static int make_states(const places *p, const char *how)
     return make_kill_states(points, how, p->source, p->target, p->target, p->states);
 }
 
-#define COPY_TEST(name) PL_TEST_WITH(name, make_folder, drop_folder)
-
-COPY_TEST(an_older_copy_stays_or_is_replaced)
+STORE_TEST(an_older_copy_stays_or_is_replaced)
 {
     places p = take_both(*state);
     int n_parts = 0;
@@ -172,14 +168,6 @@ static void go_another_way(const char *folder, const char *module, uint64_t firs
     OWNED(pl_store_close) pl_store *store = open_store(folder, PL_STORE_WRITE);
     for (uint64_t next = first; next <= last; next++)
         commit_version(store, module, next, 500 + next, 2 * BYTES);
-}
-
-static void assert_whole(const char *folder)
-{
-    pl_audit_report report;
-    OWNED(pl_store_close) pl_store *store = open_store(folder, PL_STORE_READ);
-    assert_ok(pl_store_audit(store, true, NULL, NULL, &report));
-    assert_int_equal(report.n_problems, 0);
 }
 
 static bool has(const char *folder, const char *module, uint64_t number, uint64_t seed,
@@ -253,7 +241,8 @@ static void look_after_death(const places *p, tally *t, bool (*is_old)(const cha
         t->n_old += is_old(p->target);
         assert_true(is_old(p->target) || is_new(p->target));
     }
-    assert_whole(p->target);
+    OWNED(pl_store_close) pl_store *whole = open_store(p->target, PL_STORE_READ);
+    assert_whole(whole);
 }
 
 static bool whole_is_old(const char *folder)
@@ -266,7 +255,7 @@ static bool whole_is_new(const char *folder)
     return has(folder, modules[0], NEW, NEW, BYTES);
 }
 
-COPY_TEST(another_way_stays_or_is_replaced)
+STORE_TEST(another_way_stays_or_is_replaced)
 {
     places p = take_ways(*state);
     tally t = {0};
@@ -303,7 +292,7 @@ static bool parts_are_new(const char *folder)
 
 /* All parts must be replaced together, also if only one of two has a different history
  * and so only this part is copied completely. */
-COPY_TEST(a_part_that_went_another_way_is_replaced_with_all)
+STORE_TEST(a_part_that_went_another_way_is_replaced_with_all)
 {
     places p = take_both(*state);
     char part[PL_PATH_MAX];
@@ -323,7 +312,7 @@ COPY_TEST(a_part_that_went_another_way_is_replaced_with_all)
 /* If the target has a later state of the same history as the source, one commit changes
  * the target in place, without a complete copy. Chunks of the source that no record
  * names must not replace chunks of the target. */
-COPY_TEST(a_later_state_goes_back_in_place)
+STORE_TEST(a_later_state_goes_back_in_place)
 {
     places p = take_ways(*state);
     char path[PL_PATH_MAX];
@@ -344,7 +333,7 @@ COPY_TEST(a_later_state_goes_back_in_place)
     assert_true(t.n_old > 3 && t.n_decided == 0);
 }
 
-COPY_TEST(a_reader_sees_what_took_its_place)
+STORE_TEST(a_reader_sees_what_took_its_place)
 {
     places p = take_ways(*state);
     OWNED(pl_version_clear) pl_version head;
@@ -356,7 +345,7 @@ COPY_TEST(a_reader_sees_what_took_its_place)
     assert_true(blob_holds(reader, &head.params, NEW, BYTES));
 }
 
-COPY_TEST(a_first_copy_is_whole_or_not_there)
+STORE_TEST(a_first_copy_is_whole_or_not_there)
 {
     places p = take_both(*state);
     pl_store *store = NULL;
@@ -381,12 +370,12 @@ COPY_TEST(a_first_copy_is_whole_or_not_there)
     assert_true(n_none > 5);
 }
 
-COPY_TEST(a_part_more_is_not_dropped_without_a_word)
+STORE_TEST(a_part_more_is_not_dropped_without_a_word)
 {
     places p = take_both(*state);
     int n_parts = 0;
-    assert_int_equal(copy(p.kept, p.source, false), PL_ERR_EXISTS);
-    assert_said("has 3 parts, but the store to copy has 2");
+    assert_fails(copy(p.kept, p.source, false), PL_ERR_EXISTS,
+                 "has 3 parts, but the store to copy has 2");
     assert_int_equal(look(p.source, PARTS), NEW);
     assert_ok(copy(p.kept, p.source, true));
     assert_int_equal(look(p.source, BEGUN), OLD);
@@ -396,7 +385,7 @@ COPY_TEST(a_part_more_is_not_dropped_without_a_word)
 
 /* A copy into an open store must be refused. So must a copy between a store in parts
  * and a store in one piece. */
-COPY_TEST(other_targets_are_refused)
+STORE_TEST(other_targets_are_refused)
 {
     places p = take_both(*state);
     char part[PL_PATH_MAX];
@@ -406,8 +395,7 @@ COPY_TEST(other_targets_are_refused)
     assert_int_equal(look(p.kept, BEGUN), OLD);
     writer = open_store(p.target, PL_STORE_CREATE);
     pl_store_close(&writer);
-    assert_int_equal(copy(p.source, p.target, true), PL_ERR_EXISTS);
-    assert_said("a store in one piece");
+    assert_fails(copy(p.source, p.target, true), PL_ERR_EXISTS, "a store in one piece");
     assert_int_equal(copy(p.target, p.kept, true), PL_ERR_EXISTS);
     assert_int_equal(look(p.kept, BEGUN), OLD);
 }
@@ -446,7 +434,7 @@ static void move_away(const char *path, const char *other)
     assert_int_equal(symlink(moved, path), 0);
 }
 
-COPY_TEST(a_part_on_another_disk_is_replaced_where_it_lies)
+STORE_TEST(a_part_on_another_disk_is_replaced_where_it_lies)
 {
     static const char *const at[] = {"store.copy.before", "store.copy.after",
                                      "fs.rename.after"};
@@ -473,7 +461,7 @@ COPY_TEST(a_part_on_another_disk_is_replaced_where_it_lies)
     assert_ok(pl_remove_tree(other));
 }
 
-COPY_TEST(what_cannot_be_replaced_where_it_lies_stays)
+STORE_TEST(what_cannot_be_replaced_where_it_lies_stays)
 {
     places p = take_both(*state), one;
     char other[PL_PATH_MAX], path[PL_PATH_MAX], ways[PL_PATH_MAX];
@@ -482,8 +470,8 @@ COPY_TEST(what_cannot_be_replaced_where_it_lies_stays)
     assert_ok(pl_make_folders(pl_join(ways, *state, "ways")));
     one = take_ways(ways);
     move_away(pl_join(path, one.kept, "db"), other);
-    assert_int_equal(copy(one.source, one.kept, true), PL_ERR_UNSUPPORTED);
-    assert_said("is a link or a mount point");
+    assert_fails(copy(one.source, one.kept, true), PL_ERR_UNSUPPORTED,
+                 "is a link or a mount point");
     assert_true(is_link(path) && whole_is_old(one.kept));
     /* The third part is on the other disk. The copy would have to remove it. */
     move_away(pl_store_part(p.source, 2, path), other);
@@ -495,8 +483,8 @@ COPY_TEST(what_cannot_be_replaced_where_it_lies_stays)
     pl_join(away, other, "away");
     pl_join(there, other, "home-2");
     move(there, away);
-    assert_int_equal(copy(p.source, p.kept, true), PL_ERR_NOT_FOUND);
-    assert_said("a link to a path that does not exist");
+    assert_fails(copy(p.source, p.kept, true), PL_ERR_NOT_FOUND,
+                 "a link to a path that does not exist");
     move(away, there);
     assert_int_equal(look(p.kept, BEGUN), OLD);
     assert_ok(pl_remove_tree(other));
@@ -505,11 +493,10 @@ COPY_TEST(what_cannot_be_replaced_where_it_lies_stays)
 /* ---- readers during a copy ---- */
 static void assert_waits(pl_store *reader)
 {
-    assert_int_equal(pl_store_refresh(reader), PL_ERR_BUSY);
-    assert_said("was interrupted");
+    assert_fails(pl_store_refresh(reader), PL_ERR_BUSY, "was interrupted");
 }
 
-COPY_TEST(a_reader_waits_while_a_copy_takes_the_place)
+STORE_TEST(a_reader_waits_while_a_copy_takes_the_place)
 {
     places p = take_ways(*state);
     int n = 0;
@@ -528,7 +515,7 @@ COPY_TEST(a_reader_waits_while_a_copy_takes_the_place)
     assert_true(n > 4);
 }
 
-COPY_TEST(a_reader_of_parts_waits_as_well)
+STORE_TEST(a_reader_of_parts_waits_as_well)
 {
     places p = take_both(*state);
     char part[PL_PATH_MAX];
@@ -543,26 +530,26 @@ COPY_TEST(a_reader_of_parts_waits_as_well)
     assert_int_equal(pl_store_open(part, PL_STORE_READ, &store), PL_ERR_BUSY);
     assert_int_equal(pl_store_open(part, PL_STORE_WRITE, &store), PL_ERR_BUSY);
     assert_ok(pl_store_end_copy(p.target));
-    assert_int_equal(pl_store_refresh(all), PL_ERR_BUSY);
-    assert_said("open it again"); /* the copy has a part that the reader does not see */
+    assert_fails(
+        pl_store_refresh(all), PL_ERR_BUSY,
+        "open it again"); /* the copy has a part that the reader does not see */
     assert_ok(pl_store_refresh(one));
     pl_store_close(&all);
     pl_store_close(&one);
     assert_int_equal(look(p.target, PARTS), NEW);
 }
 
-COPY_TEST(a_reader_of_more_parts_says_that_there_are_fewer)
+STORE_TEST(a_reader_of_more_parts_says_that_there_are_fewer)
 {
     places p = take_both(*state);
     OWNED(pl_store_close) pl_store *reader = open_store(p.source, PL_STORE_READ);
     assert_ok(copy(p.kept, p.source, true));
-    assert_int_equal(pl_store_refresh(reader), PL_ERR_BUSY);
-    assert_said("open it again");
+    assert_fails(pl_store_refresh(reader), PL_ERR_BUSY, "open it again");
 }
 
 /* A reader must notice that the folder `db` was replaced, although the system may give
  * the inode number of a removed folder to a new one. */
-COPY_TEST(a_reader_is_not_taken_in_by_a_number)
+STORE_TEST(a_reader_is_not_taken_in_by_a_number)
 {
     places p = take_ways(*state);
     char path[PL_PATH_MAX], second[PL_PATH_MAX];
@@ -581,7 +568,7 @@ COPY_TEST(a_reader_is_not_taken_in_by_a_number)
     assert_int_equal(pl_store_sequence(reader), NEW + 1);
 }
 
-COPY_TEST(an_opening_in_the_middle_of_a_copy_sees_one_state)
+STORE_TEST(an_opening_in_the_middle_of_a_copy_sees_one_state)
 {
     enum { COPIES = 3, SLEEP_MS = 15 };
     places p = take_ways(*state);
@@ -614,7 +601,7 @@ COPY_TEST(an_opening_in_the_middle_of_a_copy_sees_one_state)
 }
 
 /* ---- files that remain of a copy that was killed before its decision ---- */
-COPY_TEST(what_a_killed_copy_made_goes_when_the_store_is_written)
+STORE_TEST(what_a_killed_copy_made_goes_when_the_store_is_written)
 {
     places p = take_ways(*state);
     static const char *const commits[] = {"kv.commit.before", NULL};
@@ -634,7 +621,7 @@ COPY_TEST(what_a_killed_copy_made_goes_when_the_store_is_written)
     assert_true(n > 0);
 }
 
-COPY_TEST(parts_that_a_killed_copy_made_go)
+STORE_TEST(parts_that_a_killed_copy_made_go)
 {
     places p = take_both(*state);
     char fresh[PL_PATH_MAX], part[PL_PATH_MAX], inner[PL_PATH_MAX], away[PL_PATH_MAX];

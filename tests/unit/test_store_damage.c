@@ -84,8 +84,6 @@ static void flip_row(const char *folder, kv_family family, row_key key, size_t a
     kv_close(&db, false);
 }
 
-#define STORE_TEST(name) PL_TEST_WITH(name, make_folder, drop_folder)
-
 /* ---- rows ---- */
 STORE_TEST(a_damaged_record_is_reported_by_name)
 {
@@ -355,15 +353,11 @@ static void make_tail(const char *folder, tail *t)
     pl_join(t->bad, folder, "bad");
     fill(t->good, 100);
     pl_store *store = open_store(t->good, PL_STORE_WRITE);
-    pl_txn *txn = begin(store);
-    assert_ok(pl_txn_put_ref(txn, "first", "a/x@1"));
-    assert_ok(pl_txn_commit(&txn));
+    commit_ref(store, "first", "a/x@1");
     assert_ok(pl_read_file(pl_join(path, t->good, "HWM"), &t->before));
     assert_true(newest_file(t->good, ".log", t->log));
     t->start = file_size(t->log);
-    txn = begin(store);
-    assert_ok(pl_txn_put_ref(txn, "last", "a/x@2"));
-    assert_ok(pl_txn_commit(&txn));
+    commit_ref(store, "last", "a/x@2");
     t->end = file_size(t->log);
     pl_store_close(&store);
     assert_true(t->end > t->start + 100);
@@ -448,9 +442,7 @@ static void assert_mended(const char *folder)
     assert_non_null(strstr(pl_store_mended(writer), "db"));
     assert_int_equal(pl_store_sequence(writer), N_VERSIONS + 1);
     assert_true(has_ref(writer, "first") && !has_ref(writer, "last"));
-    pl_txn *txn = begin(writer);
-    assert_ok(pl_txn_put_ref(txn, "next", "a/x@3"));
-    assert_ok(pl_txn_commit(&txn));
+    commit_ref(writer, "next", "a/x@3");
     assert_ok(pl_store_refresh(store)); /* the reader follows again */
     assert_true(has_ref(store, "next"));
     pl_store_close(&writer);

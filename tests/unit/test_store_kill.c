@@ -114,10 +114,9 @@ static life_story live_and_die(const char *folder, int64_t delay_ms, bool early)
 static void check_version(pl_store *store, uint64_t n)
 {
     OWNED(pl_version_clear) pl_version v;
+    OWNED(free_memory) uint8_t *got = pl_alloc(version_bytes(n));
+    OWNED(free_memory) uint8_t *expected = make_bytes(n, version_bytes(n) + SMALL);
     assert_ok(pl_store_get_version(store, "a/x", n, &v));
-    OWNED(free_memory)
-    uint8_t *expected = make_bytes(n, version_bytes(n) + SMALL),
-            *got = pl_alloc(version_bytes(n));
     assert_ok(pl_store_read_blob(store, &v.params, 0, version_bytes(n), got));
     assert_memory_equal(got, expected, version_bytes(n));
 }
@@ -175,7 +174,7 @@ static int64_t longest_life_ms(uint64_t lives, int n_busy)
     return (int64_t)MAX_DELAY_MS << (idle < 8 ? idle : 8);
 }
 
-PL_TEST_WITH(no_acknowledged_commit_is_lost_by_killing, make_folder, drop_folder)
+STORE_TEST(no_acknowledged_commit_is_lost_by_killing)
 {
     int64_t newest = -1, acked = -1;
     int n_early = 0, n_busy = 0, n_unsaid = 0, n_commits = 0;
@@ -226,7 +225,7 @@ static int64_t look_at_one_commit(pl_store *store)
     return number;
 }
 
-PL_TEST_WITH(a_reader_beside_a_busy_writer_sees_whole_commits, make_folder, drop_folder)
+STORE_TEST(a_reader_beside_a_busy_writer_sees_whole_commits)
 {
     int n_looks = 0, n_opens = 0;
     int64_t number = -1, last = -1, first = -1;

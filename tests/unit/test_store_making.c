@@ -1,9 +1,7 @@
 /* folder: store; label: fault */
 #include "store/kv.h"
 #include "store/kv_make.h"
-#include "tests/support/store_fixture.h"
-#include <signal.h>
-#include <sys/wait.h>
+#include "tests/support/store_child.h"
 
 /* A process that makes a store is killed between any two of its steps. The next process
  * must complete the store, so that no user has to delete files. */
@@ -13,32 +11,7 @@ static const char *const points[] = {
     "fs.folder.after",  "kv.commit.before", "kv.commit.after", "mark.write.before",
     "mark.write.after", "mark.flush.after"};
 
-static void make_until(const char *folder, const char *point, int passage)
-{
-    char spec[64];
-    int how = 0;
-    pid_t child = fork();
-    if (child == 0) {
-        snprintf(spec, sizeof spec, "%s:kill:%d", point, passage);
-        setenv("PATHLOOM_FAILPOINT", spec, 1);
-        execl("/proc/self/exe", "test_store_making", folder, (char *)NULL);
-        _exit(99);
-    }
-    assert_int_equal(waitpid(child, &how, 0), child);
-    assert_true(WIFSIGNALED(how) || WEXITSTATUS(how) == 0);
-}
-
-static int make(const char *folder)
-{
-    pl_store *store;
-    pl_status status = pl_store_open(folder, PL_STORE_CREATE, &store);
-    pl_store_close(&store);
-    return status == PL_OK ? 0 : 1;
-}
-
-#define FOLDER_TEST(name) PL_TEST_WITH(name, make_folder, drop_folder)
-
-FOLDER_TEST(a_store_that_was_made_in_part_is_made)
+STORE_TEST(a_store_that_was_made_in_part_is_made)
 {
     char folder[PL_PATH_MAX], name[32];
     pl_store_stats stats;
@@ -47,7 +20,7 @@ FOLDER_TEST(a_store_that_was_made_in_part_is_made)
             snprintf(name, sizeof name, "s%zu-%d", p, passage);
             pl_join(folder, *state, name);
             assert_ok(pl_make_folders(folder));
-            make_until(folder, points[p], passage);
+            (void)die_at(points[p], passage, "make", folder, NULL);
             OWNED(pl_store_close) pl_store *store = open_store(folder, PL_STORE_CREATE);
             commit_version(store, "a/x", 0, 1, 100);
             assert_ok(pl_store_count(store, &stats));
@@ -58,7 +31,7 @@ FOLDER_TEST(a_store_that_was_made_in_part_is_made)
 }
 
 /* kv_make creates a database with families, and may be killed after any of them. */
-FOLDER_TEST(a_database_that_was_made_in_part_is_made)
+STORE_TEST(a_database_that_was_made_in_part_is_made)
 {
 #define NAME(name, text, id) text,
     static const char *const names[] = {KV_FAMILY_TABLE(NAME)};
@@ -87,7 +60,7 @@ FOLDER_TEST(a_database_that_was_made_in_part_is_made)
     }
 }
 
-FOLDER_TEST(leftovers_of_others_are_not_taken_for_its_own)
+STORE_TEST(leftovers_of_others_are_not_taken_for_its_own)
 {
     char path[PL_PATH_MAX];
     pl_store *store;
@@ -98,5 +71,8 @@ FOLDER_TEST(leftovers_of_others_are_not_taken_for_its_own)
 
 PL_CHILD(argc, argv)
 {
-    return make(argv[1]);
+    pl_store *store;
+    const pl_status status = pl_store_open(argv[1], PL_STORE_CREATE, &store);
+    pl_store_close(&store);
+    return status == PL_OK ? 0 : 1;
 }

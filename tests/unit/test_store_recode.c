@@ -128,22 +128,6 @@ static void recode_all(pl_store *store)
         assert_ok(pl_store_recode(store, 1 << 20, &more));
 }
 
-static void tell(void *context, const char *sentence)
-{
-    print_message("%s\n", sentence);
-    ++*(int *)context;
-}
-
-static void assert_sound(pl_store *store)
-{
-    int problems = 0;
-    pl_audit_report report;
-    assert_ok(pl_store_audit(store, true, tell, &problems, &report));
-    assert_int_equal(problems, 0);
-}
-
-#define STORE_TEST(name) PL_TEST_WITH(name, make_folder, drop_folder)
-
 STORE_TEST(old_versions_become_smaller_and_stay_the_same)
 {
     pl_store_stats before, after;
@@ -161,11 +145,11 @@ STORE_TEST(old_versions_become_smaller_and_stay_the_same)
     assert_true(after.stored_bytes < after.chunk_bytes * 3 / 4);
     for (uint64_t n = 0; n < VERSIONS; n++)
         assert_true(walk_holds(store, n, n));
-    assert_sound(store);
+    assert_whole(store);
     pl_store_close(&store);
     store = open_store(*state, PL_STORE_READ);
     assert_true(walk_holds(store, 1, 1));
-    assert_sound(store);
+    assert_whole(store);
 }
 
 /* If old contents come back, several versions share chunks. The chunks relative to
@@ -181,7 +165,7 @@ STORE_TEST(versions_that_come_back_lead_in_no_circle)
     recode_all(store);
     for (uint64_t n = 0; n < N; n++)
         assert_true(walk_holds(store, n, content[n]));
-    assert_sound(store);
+    assert_whole(store);
 }
 
 /* Old contents come back again and again while versions are coded. No chain of chunks
@@ -201,7 +185,7 @@ STORE_TEST(versions_that_come_back_late_stay_readable)
     }
     for (uint64_t n = 0; n < N; n++)
         assert_true(walk_holds(store, n, content[n]));
-    assert_sound(store);
+    assert_whole(store);
 }
 
 static bool keeps_newest(void *context, const pl_version *v)
@@ -228,7 +212,7 @@ STORE_TEST(collecting_frees_what_it_says_and_leaves_the_rest_readable)
     assert_int_equal(after.n_versions, VERSIONS); /* the records stay */
     for (uint64_t n = VERSIONS - 7; n < VERSIONS; n++)
         assert_true(walk_holds(store, n, n));
-    assert_sound(store);
+    assert_whole(store);
     assert_ok(pl_store_collect(store, keeps_newest, &keep, true, &done));
     assert_int_equal(done.n_versions, 0);
     assert_int_equal(done.n_gone, VERSIONS - 7);

@@ -187,10 +187,9 @@ PL_TEST(the_sum_of_rows_does_not_depend_on_their_order)
 {
     const kv_slice fence = {"fenced/x", 8}, value = {"value", 5},
                    path = {"mix/p00.r0", 10}, row = {"state", 5}, old = {"old", 3};
-    row_sum sum;
+    row_sum sum = {0};
     pl_hash hash;
     char text[PL_HASH_TEXT];
-    memset(&sum, 0, sizeof sum);
     row_sum_change(&sum, KV_PATH, path, old, true);
     row_sum_change(&sum, KV_REF, fence, value, true);
     row_sum_change(&sum, KV_PATH, path, old, false);

@@ -123,16 +123,12 @@ static void open_as_homes(const char *folder, bool last_first)
 
 static void assert_sound(const char *folder, int expected)
 {
-    pl_audit_report report;
     OWNED(pl_store_close) pl_store *store = open_store(folder, PL_STORE_READ);
     assert_int_equal(look(store), expected);
-    assert_ok(pl_store_audit(store, true, NULL, NULL, &report));
-    assert_int_equal(report.n_problems, 0);
+    assert_whole(store);
 }
 
-#define ROLLBACK_TEST(name) PL_TEST_WITH(name, make_folder, drop_folder)
-
-ROLLBACK_TEST(a_rollback_goes_back_in_all_parts)
+STORE_TEST(a_rollback_goes_back_in_all_parts)
 {
     OWNED(pl_store_close) pl_store *store = NULL;
     make_parts(*state);
@@ -157,7 +153,7 @@ static bool is_recorded(const char *folder, uint64_t number, const char *method)
     return proof == PL_ROLLBACK_RECORDED;
 }
 
-ROLLBACK_TEST(the_record_of_a_rollback_names_its_versions_and_no_others)
+STORE_TEST(the_record_of_a_rollback_names_its_versions_and_no_others)
 {
     make_parts(*state);
     assert_false(is_recorded(*state, 3, "rollback to 0"));
@@ -170,7 +166,7 @@ ROLLBACK_TEST(the_record_of_a_rollback_names_its_versions_and_no_others)
     assert_false(is_recorded(*state, 3, "nesterov"));
 }
 
-ROLLBACK_TEST(whoever_dies_leaves_nothing_or_all)
+STORE_TEST(whoever_dies_leaves_nothing_or_all)
 {
     static const char *const points[] = {"kv.commit.before",  "kv.commit.after",
                                          "mark.write.before", "mark.write.after",
@@ -193,8 +189,7 @@ ROLLBACK_TEST(whoever_dies_leaves_nothing_or_all)
             looks ? pl_store_open(folder, PL_STORE_READ, &store) : PL_ERR_BUSY;
         int saw = seen == PL_OK ? look(store) : 1;
         if (seen != PL_OK && looks) {
-            assert_int_equal(seen, PL_ERR_BUSY);
-            assert_said("was interrupted");
+            assert_fails(seen, PL_ERR_BUSY, "was interrupted");
             n_half++;
         }
         pl_store_close(&store);
@@ -217,7 +212,7 @@ ROLLBACK_TEST(whoever_dies_leaves_nothing_or_all)
 /* Parts 2 and 3 have prepared a rollback, but the process is killed before part 1
  * decides it (store/rollback.c). What they prepared must be dropped. Later a different
  * rollback is decided and must succeed. */
-ROLLBACK_TEST(a_share_without_a_decision_is_dropped)
+STORE_TEST(a_share_without_a_decision_is_dropped)
 {
     pl_writers *writers = NULL;
     make_parts(*state);
@@ -231,7 +226,7 @@ ROLLBACK_TEST(a_share_without_a_decision_is_dropped)
     assert_sound(*state, 1);
 }
 
-ROLLBACK_TEST(the_next_writer_of_all_ends_it)
+STORE_TEST(the_next_writer_of_all_ends_it)
 {
     OWNED(pl_writers_close) pl_writers *writers = NULL;
     make_parts(*state);
@@ -244,7 +239,7 @@ ROLLBACK_TEST(the_next_writer_of_all_ends_it)
     assert_null(pl_writers_resumed(writers));
 }
 
-ROLLBACK_TEST(what_one_part_cannot_do_none_does)
+STORE_TEST(what_one_part_cannot_do_none_does)
 {
     char path[PL_PATH_MAX];
     pl_store *part = NULL;
@@ -254,8 +249,7 @@ ROLLBACK_TEST(what_one_part_cannot_do_none_does)
     assert_ok(pl_txn_drop_data(txn, modules[2], 0));
     assert_ok(pl_txn_commit(&txn));
     pl_store_close(&part);
-    assert_int_equal(roll_back(*state), PL_ERR_NOT_FOUND);
-    assert_said("mix/L2.E0@0 were collected");
+    assert_fails(roll_back(*state), PL_ERR_NOT_FOUND, "mix/L2.E0@0 were collected");
     assert_sound(*state, 0);
 }
 

@@ -38,9 +38,7 @@ static int place_of(const char *ending)
     return -1;
 }
 
-#define FOLDER_TEST(name) PL_TEST_WITH(name, make_folder, drop_folder)
-
-FOLDER_TEST(a_commit_flushes_its_log_and_then_its_mark)
+STORE_TEST(a_commit_flushes_its_log_and_then_its_mark)
 {
     OWNED(pl_store_close) pl_store *store = open_store(*state, PL_STORE_CREATE);
     for (uint64_t n = 0; n < 3; n++) {
@@ -52,7 +50,7 @@ FOLDER_TEST(a_commit_flushes_its_log_and_then_its_mark)
     }
 }
 
-FOLDER_TEST(a_new_epoch_is_flushed_before_anything_is_written_under_it)
+STORE_TEST(a_new_epoch_is_flushed_before_anything_is_written_under_it)
 {
     OWNED(pl_store_close) pl_store *store = open_store(*state, PL_STORE_CREATE);
     pl_store_close(&store);
@@ -62,7 +60,7 @@ FOLDER_TEST(a_new_epoch_is_flushed_before_anything_is_written_under_it)
     assert_true(place_of("/HWM") > place_of(".log"));
 }
 
-FOLDER_TEST(a_replaced_file_is_flushed_and_then_its_folder)
+STORE_TEST(a_replaced_file_is_flushed_and_then_its_folder)
 {
     char path[PL_PATH_MAX];
     pl_join(path, *state, "file");

@@ -126,18 +126,10 @@ static int64_t live_whole(const char *folder)
     return (int64_t)number;
 }
 
-static void complain(void *context, const char *sentence)
-{
-    (void)context;
-    print_error("%s\n", sentence);
-}
-
 static void audit(const char *folder)
 {
-    pl_audit_report report;
     OWNED(pl_store_close) pl_store *store = open_store(folder, PL_STORE_WRITE);
-    assert_ok(pl_store_audit(store, true, complain, NULL, &report));
-    assert_int_equal(report.n_problems, 0);
+    assert_whole(store);
 }
 
 typedef struct looks {
@@ -167,7 +159,7 @@ static pl_status look(void *context, const pl_version *v)
     return PL_OK;
 }
 
-PL_TEST_WITH(a_store_that_is_tended_survives_being_killed, make_folder, drop_folder)
+STORE_TEST(a_store_that_is_tended_survives_being_killed)
 {
     char to[PL_PATH_MAX], mark[PL_PATH_MAX];
     looks l = {0};
@@ -220,7 +212,7 @@ static void look_at_all(pl_store *store, looks *l)
     assert_true(now.params_gone);
 }
 
-PL_TEST_WITH(readers_beside_it_see_every_version_whole, make_folder, drop_folder)
+STORE_TEST(readers_beside_it_see_every_version_whole)
 {
     char to[PL_PATH_MAX];
     looks l = {0};

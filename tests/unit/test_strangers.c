@@ -18,6 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/support/key_edits.h"
 #include "tests/support/suite.h"
 
 enum {
@@ -43,11 +44,6 @@ static void no_refusal(const pl_refusal *refusal)
 static void no_trouble(const char *trouble)
 {
     (void)trouble;
-}
-
-static pl_status put_entry(pl_key_list *list, void *context)
-{
-    return pl_key_list_put(list, context);
 }
 
 static uint64_t resident_bytes(void)
@@ -291,12 +287,11 @@ static void be_silent(int port, pid_t server)
 
 static int server_with_few_files(int ready, int done)
 {
-    fixture f;
+    fixture f = {0};
     pl_address at;
     char byte = 0;
     int n_served = 0;
     struct rlimit few = {FEW_FILES, FEW_FILES};
-    memset(&f, 0, sizeof f);
     if (setrlimit(RLIMIT_NOFILE, &few) != 0)
         return 3;
     open_server(&f);

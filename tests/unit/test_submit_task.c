@@ -8,6 +8,7 @@
 
 #include <stdatomic.h>
 
+#include "tests/support/end_wire.h"
 #include "tests/support/suite.h"
 
 enum { HOMES_MAX = 2, UPDATES = 6, BYTES = 4096, MOMENTS_BYTES = 2 * BYTES };
@@ -124,10 +125,8 @@ static job *open_job(int n_homes)
  * may use the fields of a home, except for the atomic ones. */
 static pl_status send_task(job *j)
 {
-    pl_submission s[UPDATES];
-    pl_path_state state;
-    memset(s, 0, sizeof s);
-    memset(&state, 0, sizeof state);
+    pl_submission s[UPDATES] = {0};
+    pl_path_state state = {0};
     for (int i = 0; i < j->n_homes; i++)
         assert_ok(pl_thread_start("home", run_home, &j->homes[i], &j->homes[i].thread));
     for (int i = 0; i < UPDATES; i++) {
@@ -239,13 +238,6 @@ PL_TEST(uploads_that_are_always_damaged_end_the_task)
     j->homes[0].damages = 1000;
     assert_int_equal(send_task(j), PL_ERR_DAMAGED);
     assert_in_range(atomic_load(&j->homes[0].n_damaged), UPDATES + 2, 3 * UPDATES);
-}
-
-static int end_wire(void **state)
-{
-    (void)state;
-    pl_wire_shutdown();
-    return 0;
 }
 
 PL_SUITE(NULL, end_wire)

@@ -2,6 +2,7 @@
 /* Tests slots, modules and paths of a topology, and also presets, initial values and
  * the learning rate. */
 #include "modules/modules.h"
+#include "tests/support/shape.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,17 +10,8 @@
 
 #include "tests/support/suite.h"
 
-static const pl_shape small = {.vocab = 50,
-                               .width = 8,
-                               .n_heads = 4,
-                               .n_kv_heads = 2,
-                               .head_size = 4,
-                               .ffn = 12,
-                               .n_blocks = 6,
-                               .context = 16,
-                               .tied = true,
-                               .rope_theta = 10000.0,
-                               .norm_eps = 1e-5};
+static const pl_shape small =
+    SHAPE(50, 8, 4, 2, 4, 12, 6, 16, .tied = true, .rope_theta = 10000.0);
 
 static pl_topology_spec levels(const char *text)
 {
@@ -31,8 +23,7 @@ static pl_topology_spec levels(const char *text)
 static pl_topology *make(const pl_shape *shape, const pl_topology_spec *spec)
 {
     pl_topology *t;
-    if (pl_topology_create(shape, spec, &t) != PL_OK)
-        fail_msg("%s", pl_last_error());
+    assert_ok(pl_topology_create(shape, spec, &t));
     return t;
 }
 
@@ -40,8 +31,7 @@ static pl_topology *make_preset(const char *name)
 {
     pl_shape shape;
     pl_topology_spec spec;
-    if (pl_preset(name, &shape, &spec) != PL_OK)
-        fail_msg("%s", pl_last_error());
+    assert_ok(pl_preset(name, &shape, &spec));
     return make(&shape, &spec);
 }
 
@@ -340,10 +330,8 @@ static void expect_refused(const pl_shape *shape, const pl_topology_spec *spec,
                            const char *word)
 {
     pl_topology *t;
-    assert_int_equal(pl_topology_create(shape, spec, &t), PL_ERR_CONFIG);
+    assert_fails(pl_topology_create(shape, spec, &t), PL_ERR_CONFIG, word);
     assert_null(t);
-    if (!strstr(pl_last_error(), word))
-        fail_msg("\"%s\" does not name %s", pl_last_error(), word);
 }
 
 PL_TEST(shapes_that_do_not_add_up_are_refused)

@@ -4,6 +4,7 @@
  * goes on where it was after its connection broke, and that clients wait for room
  * without sending bytes. */
 #include "home/home_internal.h"
+#include "tests/support/end_wire.h"
 #include "tests/support/home_fixture.h"
 
 #include <stdatomic.h>
@@ -204,13 +205,12 @@ PL_TEST(clients_of_a_full_home_take_turns_and_send_each_byte_once)
 {
     char dir[] = "/tmp/pl-upload-XXXXXX", store[PL_PATH_MAX];
     child keeper;
-    sender s[CLIENTS];
+    sender s[CLIENTS] = {0};
     assert_non_null(mkdtemp(dir));
     name_child(&keeper, dir, "home", "home.address");
     pl_join(store, dir, "store");
     pl_copy_text(keeper.target, sizeof keeper.target, store);
     start_child(&keeper);
-    memset(s, 0, sizeof s);
     for (int i = 0; i < CLIENTS; i++) {
         s[i].address = keeper.address;
         s[i].number = i;
@@ -231,13 +231,6 @@ static int make_data(void **state)
     (void)state;
     for (size_t i = 0; i < BYTES; i++)
         data[i] = (uint8_t)(i * 2654435761u >> 13);
-    return 0;
-}
-
-static int end_wire(void **state)
-{
-    (void)state;
-    pl_wire_shutdown();
     return 0;
 }
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "tests/support/passing_time.h"
+#include "tests/support/end_wire.h"
 #include "tests/support/suite.h"
 
 /* the worker has joined, so it has the patience of a day */
@@ -282,13 +283,6 @@ FIXTURE_TEST(removed_worker_says_goodbye)
     assert_int_equal(pl_field_count(&r, PL_TAG_TASK), 0);
     pl_thread_join(&s->thread);
     assert_ok(s->ended);
-}
-
-static int end_wire(void **state)
-{
-    (void)state;
-    pl_wire_shutdown();
-    return 0;
 }
 
 PL_SUITE(NULL, end_wire)

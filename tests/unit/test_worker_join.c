@@ -81,7 +81,7 @@ static void check_barred(const job *j, double least_s, double most_s)
  * own worker; before, three failures ended the job. */
 FIXTURE_TEST(full_disk_bars_the_worker_and_not_the_task)
 {
-    party mine;
+    OWNED(end_party) party mine;
     uint64_t token = 0;
     char task[PL_MODULE_NAME_MAX];
     join_own(j, &mine, "mine");
@@ -92,7 +92,6 @@ FIXTURE_TEST(full_disk_bars_the_worker_and_not_the_task)
     assert_int_equal(get_task(&mine, &token, task), 0); /* after 5 s */
     assert_ok(give_back(&mine, token, task, PL_ERR_NOMEM));
     check_barred(j, 5, 10);
-    pl_wire_close(&mine.socket);
 }
 
 FIXTURE_TEST(every_fault_of_a_machine_bars_it)
@@ -100,7 +99,7 @@ FIXTURE_TEST(every_fault_of_a_machine_bars_it)
     static const pl_status faults[] = {PL_ERR_IO, PL_ERR_OS, PL_ERR_DEVICE,
                                        PL_ERR_UNSUPPORTED};
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
-        party mine;
+        OWNED(end_party) party mine;
         char name[32], task[PL_MODULE_NAME_MAX];
         uint64_t token = 0;
         snprintf(name, sizeof name, "own%zu", i);
@@ -108,7 +107,6 @@ FIXTURE_TEST(every_fault_of_a_machine_bars_it)
         assert_int_equal(get_task(&mine, &token, task), 0);
         assert_ok(give_back(&mine, token, task, faults[i]));
         assert_int_equal(try_task(&mine, &token, task), -1);
-        pl_wire_close(&mine.socket);
     }
     OWNED(pl_json_destroy) pl_json *status = status_of(j);
     assert_string_equal(pl_json_get_text(status, "failure"), "");
@@ -117,7 +115,7 @@ FIXTURE_TEST(every_fault_of_a_machine_bars_it)
 /* ---- two processes ---- */
 FIXTURE_TEST(second_process_ends_the_first)
 {
-    party second = j->holder;
+    OWNED(end_party) party second = j->holder;
     assert_ok(pl_wire_connect_as(j->hub.address, &second.key, &second.socket));
     assert_ok(say_hello(&second, 2, NULL));
     assert_ok(ask_for_work(&second));
@@ -125,20 +123,18 @@ FIXTURE_TEST(second_process_ends_the_first)
     assert_fails(say_hello(&j->holder, 1, NULL), PL_ERR_NOPERM,
                  "another process with the same key");
     assert_ok(ask_for_work(&second));
-    pl_wire_close(&second.socket);
 }
 
 /* A worker whose connection broke comes back with a new routing id. */
 PL_TEST_WITH(process_that_connects_again_goes_on, setup_short, teardown)
 {
     job *j = *state;
-    party second = j->holder;
+    OWNED(end_party) party second = j->holder;
     assert_ok(say_hello(&j->holder, 2, NULL)); /* it was started again */
     assert_ok(pl_wire_connect_as(j->hub.address, &second.key, &second.socket));
     assert_int_equal(ask_for_work(&second), PL_ERR_STALE);
     assert_ok(say_hello(&second, 2, NULL));
     assert_ok(ask_for_work(&second));
-    pl_wire_close(&second.socket);
 }
 
 /* ---- releases ---- */
@@ -176,7 +172,7 @@ static void join_admin(const job *j, party *admin)
 
 FIXTURE_TEST(drained_worker_ends_after_its_task)
 {
-    party admin;
+    OWNED(end_party) party admin;
     join_admin(j, &admin);
     assert_int_equal(drain(&j->thief, "holder"), PL_ERR_NOPERM);
     assert_int_equal(drain(&admin, "nobody"), PL_ERR_NOT_FOUND);
@@ -186,17 +182,14 @@ FIXTURE_TEST(drained_worker_ends_after_its_task)
     assert_fails(ask_for_work(&j->holder), PL_ERR_CANCELLED, "drain");
     assert_ok(say_hello(&j->holder, 2, NULL)); /* it joins again */
     assert_int_equal(get_task(&j->holder, &j->token, j->task), 0);
-    pl_wire_close(&admin.socket);
 }
 
 FIXTURE_TEST(workers_of_the_launcher_are_not_drained)
 {
-    party admin, mine;
+    OWNED(end_party) party admin, mine;
     join_admin(j, &admin);
     join_own(j, &mine, "worker-1");
     assert_int_equal(drain(&admin, "worker-1"), PL_ERR_USAGE);
-    pl_wire_close(&admin.socket);
-    pl_wire_close(&mine.socket);
 }
 
 PL_CHILD(argc, argv)
