@@ -67,40 +67,32 @@ left_behind() { # folder
 }
 
 nobody_is_left() { # folder
-    waits=0
-    while [ -n "$(left_behind "$1")" ] && [ "$waits" -lt 600 ]; do
+    for _ in $(seq 600); do
+        left_behind "$1" >/dev/null || return 0
         sleep 0.1
-        waits=$((waits + 1))
     done
-    [ -z "$(left_behind "$1")" ]
+    return 1
 }
 
 # Stops the worker that has the first task of the second phase of the mixture. Sets
 # `name` to the worker's name and `stopped` to its process id.
 stop_in_second_phase() { # folder
     log=$work/$1/log/hub.log
-    tries=1200
-    until grep -qs 'lease.granted task=mix.* phase=1 ' "$log"; do
-        tries=$((tries - 1))
-        [ "$tries" -gt 0 ] || fail "no task of the second phase begins"
-        sleep 0.05
-    done
+    await 120 "no task of the second phase begins" grep -s 'lease.granted task=mix.* phase=1 ' "$log"
     name=$(sed -n 's/.*lease.granted task=mix.* phase=1 worker=\([^ ]*\) .*/\1/p' "$log" |
         head -n 1)
     stop_worker "$name"
 }
 
+one_is_stopped() {
+    stopped=$(members "$job" worker | xargs -r ps -o pid=,stat= -p | awk '$2 ~ /^T/ { print $1 }')
+    [ -n "$stopped" ]
+}
+
 # Waits until worker.step.before@worker:stop:N has stopped one worker. Sets `name` and
 # `stopped`.
 await_stopped() {
-    tries=1200
-    until stopped=$(members "$job" worker | xargs -r ps -o pid=,stat= -p | awk '$2 ~ /^T/ { print $1 }') &&
-        [ -n "$stopped" ]; do
-        tries=$((tries - 1))
-        [ "$tries" -gt 0 ] || fail "no worker was stopped"
-        kill -0 "$job" 2>/dev/null || fail "the job ended before a worker was stopped"
-        sleep 0.1
-    done
+    await_in_job 120 "no worker was stopped" "the job ended before a worker was stopped" one_is_stopped
     name=worker-$(ps -o args= -p "$stopped" | sed 's/.* --index \([0-9]*\).*/\1/')
 }
 
@@ -138,6 +130,16 @@ says() { # pattern
     grep -q -- "$1" "$work/ask.out" || {
         cat "$work/ask.out"
         fail "it does not say '$1'"
+    }
+}
+
+# The same, but the command must succeed.
+succeeds() { # message, verb, options
+    what=$1
+    shift
+    ask "$@" || {
+        cat "$work/ask.out"
+        fail "$what"
     }
 }
 

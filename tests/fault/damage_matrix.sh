@@ -19,7 +19,6 @@ set -u
 pathloom=$1
 . tests/support/job.sh
 own_folder "$2"
-. tests/support/by_hand.sh
 wrong=0 cells=0
 
 bad() { # sentence

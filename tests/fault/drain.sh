@@ -37,11 +37,10 @@ leave() { # worker, signals
     kill "-$1" "$pid"
     # A second signal soon after the first one counts as the first one. A busy worker may
     # handle the first one late, so the second one is repeated.
-    tries=200
-    while [ $# -eq 2 ] && [ $tries -gt 0 ] && ! ended "$pid"; do
+    for _ in $(seq 200); do
+        [ $# -eq 2 ] && ! ended "$pid" || break
         sleep 3
         kill "-$2" "$pid" 2>/dev/null
-        tries=$((tries - 1))
     done
     await 600 "$name does not end" ended "$pid"
     wait "$pid"

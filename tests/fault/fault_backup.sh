@@ -41,14 +41,11 @@ PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:5 run_job stop >"$work/stop.o
 job=$!
 stop_in_second_phase stop
 start=$(seconds)
-tries=3000
-until "$pathloom" status --run "$work/stop" --json 2>/dev/null | tr '{' '\n' |
-    grep -q '"arm":"mix".*"finished":true'; do
-    tries=$((tries - 1))
-    [ "$tries" -gt 0 ] || fail "the arm does not end while a worker is stopped"
-    kill -0 "$job" 2>/dev/null || break
-    sleep 0.1
-done
+arm_ended() {
+    "$pathloom" status --run "$work/stop" --json 2>/dev/null | tr '{' '\n' |
+        grep -q '"arm":"mix".*"finished":true' || ! kill -0 "$job"
+}
+await 300 "the arm does not end while a worker is stopped" arm_ended
 took=$(since "$start")
 kill -CONT "$stopped"
 wait "$job" || fail "the run with a stopped worker"

@@ -51,12 +51,8 @@ start() { # name
     take_data calm shot
     (PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:5 job_of shot) >"$work/shot.out" 2>&1 &
     job=$!
-    i=0
-    while ! grep -qs 'lease.granted task=mix/.* phase=2' "$work/shot/log/hub.log"; do
-        i=$((i + 1))
-        [ "$i" -lt 1200 ] || fail "the mixture does not begin"
-        sleep 0.05
-    done
+    await 120 "the mixture does not begin" \
+        grep 'lease.granted task=mix/.* phase=2' "$work/shot/log/hub.log"
 }
 
 # The network works again from here on, so the job must end soon.

@@ -22,14 +22,13 @@ await_stopped
 sleep 1 # the hub still answers requests that the worker sent before it was stopped
 held=$(held_by run "$name")
 [ "$held" -gt 0 ] && [ "$held" -lt 4 ] || fail "$name holds $held paths"
-tries=3000
-until [ "$(finished run 6)" -ge $((4 - held)) ]; do
-    tries=$((tries - 1))
-    [ "$tries" -gt 0 ] || fail "only $(finished run 6) paths end while a worker is stopped"
-    kill -0 "$job" 2>/dev/null || fail "the run ended while a worker was stopped"
-    sleep 0.1
-done
-[ "$(finished run 6)" -eq $((4 - held)) ] || fail "paths of the stopped worker ended"
+others_ended() {
+    paths=$(finished run 6)
+    [ "$paths" -ge $((4 - held)) ]
+}
+await_in_job 300 "too few paths end while a worker is stopped" \
+    "the run ended while a worker was stopped" others_ended
+[ "$paths" -eq $((4 - held)) ] || fail "paths of the stopped worker ended"
 kill -CONT "$stopped"
 wait "$job" || fail "the run"
 job=

@@ -343,12 +343,7 @@ stopped=$(members "$job" worker)
 kill -STOP $stopped || fail "the workers cannot be stopped"
 "$pathloom" worker --run "$work/two" --backend ref --name second >"$work/second.out" 2>&1 &
 second=$!
-tries=600
-until grep -qs 'worker.joined worker=second ' "$work/two/log/hub.log"; do
-    tries=$((tries - 1))
-    [ $tries -gt 0 ] || fail "the second worker does not join"
-    sleep 0.1
-done
+await 60 "the second worker does not join" grep 'worker.joined worker=second ' "$work/two/log/hub.log"
 # shellcheck disable=SC2086 # as above
 kill -CONT $stopped
 stopped=''

@@ -129,12 +129,7 @@ wait "$pid"
 [ $? -eq 130 ] || fail "a worker that a signal has ended does not end with exit code 130"
 start last "$second" "$pathloom" join "${token#pathloom join }" --name again --patience-s 60 \
     --key "$work/second/again.key"
-left=3000
-while kill -0 "$job" 2>/dev/null; do
-    left=$((left - 1))
-    [ "$left" -gt 0 ] || fail "the job does not end"
-    sleep 0.1
-done
+await 300 "the job does not end" sh -c "! kill -0 $job"
 wait "$job" || fail "the job"
 hashes run
 cmp "$work/alone.hashes" "$work/run.hashes" || fail "the modules differ from those of the job on one machine"

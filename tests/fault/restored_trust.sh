@@ -28,15 +28,10 @@ fail() {
     exit 1
 }
 
-await() { # what did not happen, command
-    what=$1 tries=1200
+expect() { # what did not happen, command
+    sentence=$1
     shift
-    until "$@"; do
-        tries=$((tries - 1))
-        [ "$tries" -gt 0 ] || fail "$what"
-        kill -0 "$job" 2>/dev/null || fail "the job ends before: $what"
-        sleep 0.1
-    done
+    await_in_job 120 "$sentence" "the job ends before: $sentence" "$@"
 }
 
 trusting_job() { # folder, options
@@ -71,7 +66,7 @@ echo "1. a lie waits for its audit when the backup is made"
 PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:20 trusting_job run \
     --set workers.ttl_ms=2000 >"$work/run.out" 2>&1 &
 job=$!
-await "the mixture does not begin" grep -qs 'lease.granted task=mix' "$work/run/log/hub.log"
+expect "the mixture does not begin" grep 'lease.granted task=mix' "$work/run/log/hub.log"
 stopped=$(pgrep -P "$job" -f 'pathloom worker' | tr '\n' ' ')
 # shellcheck disable=SC2086 # several process ids
 kill -STOP $stopped
@@ -79,7 +74,7 @@ token=$("$pathloom" key invite --run "$work/run" --name pool 2>/dev/null | sed '
 PATHLOOM_FAILPOINT=worker.update.wrong:error:0 "$pathloom" join "$token" --name liar \
     --key "$work/liar.key" --cache "$work/liar.cache" >"$work/liar.out" 2>&1 &
 liar=$!
-await "no lie waits for an audit" waits_for_audit "$work/run/store"
+expect "no lie waits for an audit" waits_for_audit "$work/run/store"
 "$pathloom" store backup "$work/backup" --job --run "$work/run" >"$work/backup.out" 2>&1 ||
     fail "store backup"
 waits_for_audit "$work/backup/store" || fail "the backup does not have the lie"
@@ -87,7 +82,7 @@ refs "$work/backup/store" | grep -q '^fenced/' && fail "the backup has a fence"
 # shellcheck disable=SC2086
 kill -CONT $stopped
 stopped=
-await "no audit finds the lie" grep -q 'worker.fenced worker=liar' "$work/run/log/hub.log"
+expect "no audit finds the lie" grep -q 'worker.fenced worker=liar' "$work/run/log/hub.log"
 wait "$liar" && fail "the fenced worker ends with exit code 0"
 liar=
 modules_reach run 2
@@ -130,8 +125,7 @@ done
 grep -q 'revoked.*liar\|liar.*revoked' "$work/keys.out" || fail "the key of the liar is allowed again"
 "$pathloom" train --out "$work/run" >"$work/again.out" 2>&1 &
 job=$!
-await "the hub does not start" sh -c \
-    "'$pathloom' status --run '$work/run' >/dev/null 2>&1"
+expect "the hub does not start" "$pathloom" status --run "$work/run"
 token=$("$pathloom" key invite --run "$work/run" --name again 2>/dev/null | sed 's/.* //')
 "$pathloom" join "$token" --name liar --key "$work/liar.key" \
     --cache "$work/liar.cache" >"$work/liar2.out" 2>&1 && fail "the liar joins again"

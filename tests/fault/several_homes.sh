@@ -41,12 +41,8 @@ mkdir "$work/once"
 PATHLOOM_FAILPOINT=gc.roots.after:stop PATHLOOM_FAILPOINT_ONCE="$work/once" \
     "$pathloom" store gc --run "$work/three" --grace 0 --keep 1 --delete \
     >"$work/verb.out" 2>&1 &
-job=$! stopped=$! tries=600
-until [ -e "$work/once/gc.roots.after" ]; do
-    tries=$((tries - 1))
-    [ $tries -gt 0 ] || fail "gc does not read the tags"
-    sleep 0.1
-done
+job=$! stopped=$!
+await 60 "gc does not read the tags" test -e "$work/once/gc.roots.after"
 refused 75 'locked' "$pathloom" store tag late 1 --run "$work/three"
 kill -CONT "$job"
 wait "$job" || fail "gc after a tag was refused"
@@ -177,12 +173,10 @@ training_begins early
 kill -9 "$job"
 wait "$job"
 job=
-tries=600
-while pgrep -f -- "$work/early[/ ]" >/dev/null; do
-    tries=$((tries - 1))
-    [ $tries -gt 0 ] || fail "processes of the killed job do not end"
-    sleep 0.1
-done
+nobody_works() {
+    ! pgrep -f -- "$work/early[/ ]"
+}
+await 60 "processes of the killed job do not end" nobody_works
 store rollback mix --to 0 --run "$work/early"
 "$pathloom" train --out "$work/early" >>"$work/early.out" 2>&1 ||
     fail "training after a rollback to version 0"

@@ -18,6 +18,9 @@ run() { # folder
 granted() {
     grep -s 'lease.granted task=mix' "$work/all/log/hub.log" | wc -l
 }
+another_task() { # of the mixture
+    [ "$(granted)" -gt "$before" ]
+}
 
 (run calm) >"$work/calm.out" 2>&1 || fail "the undisturbed run"
 versions --run "$work/calm" >"$work/calm.hashes"
@@ -32,13 +35,8 @@ for signal in TERM USR1 USR2; do
     setsid sh -c '. tests/support/job.sh; small_job all --set train.tau=250 \
         --set train.phases=10 --set train.base_steps=20 --set workers.ttl_ms=10000' >"$work/$signal.out" 2>&1 &
     job=$!
-    tries=2400
-    until [ "$(granted)" -gt "$before" ]; do # a worker has a task of the mixture
-        tries=$((tries - 1))
-        [ "$tries" -gt 0 ] || fail "$signal: no task is leased"
-        kill -0 "$job" 2>/dev/null || fail "$signal: the job ended before it was told to"
-        sleep 0.05
-    done
+    await_in_job 120 "$signal: no task is leased" "$signal: the job ended before it was told to" \
+        another_task
     for log in hub home worker-1 worker-2; do
         wc -l <"$work/all/log/$log.log" >"$work/$log.lines"
     done

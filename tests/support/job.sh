@@ -50,15 +50,29 @@ take_data() { # folder of that run, folder of this one
     cp -r "$work/$1/data" "$work/$2/"
 }
 
-# Waits until the hub knows the job's mixture and can therefore lease its tasks.
-training_begins() { # folder
-    tries=2400
-    until grep -qs 'arm.added arm=mix' "$work/$1/log/hub.log"; do
-        tries=$((tries - 1))
-        [ $tries -gt 0 ] || fail "training into $1 does not begin"
-        kill -0 "$job" 2>/dev/null || fail "training into $1 ended before it began"
+# Repeats the command until it succeeds. Fails with the first message after about this
+# time, and with the second one if the job has ended.
+await_in_job() { # seconds, message, message, command
+    left=$(($1 * 20)) late=$2 ended=$3
+    shift 3
+    until "$@" >/dev/null 2>&1; do
+        left=$((left - 1))
+        [ "$left" -gt 0 ] || fail "$late"
+        kill -0 "$job" 2>/dev/null || fail "$ended"
         sleep 0.05
     done
+}
+
+# Waits until the job has ended, which must be with exit code 0.
+job_ends() { # message
+    wait "$job" || fail "${1:-the job ends with $?}"
+    job=''
+}
+
+# Waits until the hub knows the job's mixture and can therefore lease its tasks.
+training_begins() { # folder
+    await_in_job 120 "training into $1 does not begin" "training into $1 ended before it began" \
+        grep -s 'arm.added arm=mix' "$work/$1/log/hub.log"
 }
 
 # Prints one line per module: its name, its version and its hash.

@@ -28,6 +28,19 @@ fail() {
     exit 1
 }
 
+# Repeats the command until it succeeds. If it has not succeeded after about the given
+# time, which is far more than any machine needs, the script fails with the message.
+await() { # seconds, message, command
+    left=$(($1 * 10))
+    what=$2
+    shift 2
+    until "$@" >/dev/null 2>&1; do
+        left=$((left - 1))
+        [ "$left" -gt 0 ] || fail "$what"
+        sleep 0.1
+    done
+}
+
 skip() {
     echo "skipped: $1"
     exit 77
