@@ -50,8 +50,7 @@ browse() { # training or finished
         "$work/pictures" "$1" || fail "the page of a run that is $1"
 }
 browse training
-wait "$job" || fail "the job ends with $?"
-job=''
+job_ends
 browse finished
 kill "$page"
 wait "$page" || fail "the page ends with $?"

@@ -124,8 +124,7 @@ for homes in 1 2; do
     await_log "$run" 'lease.granted task=mix' "no task of the mixture begins"
     lies "$run" odd worker.update.wrong:error:0
     lies "$run" false worker.state.wrong:error:0
-    wait "$job" || fail "the job $run"
-    job=
+    job_ends "the job $run"
     [ "$(cat "$work/$run/log/"*.log | grep 'worker.fenced' |
         grep -vc 'worker=odd\|worker=false')" -eq 0 ] || fail "an honest worker is fenced"
     is_calm "$run"
@@ -167,8 +166,7 @@ for i in 1 2 3 4 5 6; do
 done
 await_log half 'worker.joined.*worker=liar-' "no liar joins"
 let_go worker
-wait "$job" || fail "the job half"
-job=
+job_ends "the job half"
 # shellcheck disable=SC2086 # the list is several process ids
 kill $liars 2>/dev/null
 # shellcheck disable=SC2086
@@ -206,8 +204,7 @@ kinds_job() { # folder, settings
     odd=$!
     await_log "$run" 'worker.joined.*worker=guest' "the guest does not join"
     let_go worker
-    wait "$job" || fail "the job $run"
-    job=
+    job_ends "the job $run"
     kill "$odd" 2>/dev/null
     wait "$odd"
     odd=

@@ -48,8 +48,7 @@ arm_ended() {
 await 300 "the arm does not end while a worker is stopped" arm_ended
 took=$(since "$start")
 kill -CONT "$stopped"
-wait "$job" || fail "the run with a stopped worker"
-job=
+job_ends "the run with a stopped worker"
 grep -q 'backup.granted .*slow='"$name" "$log" || fail "no backup of a task of $name"
 grep -q 'backup.settled .*stopped='"$name" "$log" || fail "$name was not told to stop"
 same_facts calm stop || fail "versions differ from those of the undisturbed run"
@@ -79,8 +78,7 @@ slow_job() { # folder, options
     PATHLOOM_FAILPOINT=worker.step.before:sleep:90 "$pathloom" worker \
         --run "$work/$1" --name slow >"$work/$1-slow.out" 2>&1 &
     stopped=$!
-    wait "$job" || fail "the run $1"
-    job=
+    job_ends "the run $1"
     kill "$stopped" 2>/dev/null
     wait "$stopped"
     stopped=

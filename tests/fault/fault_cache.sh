@@ -58,8 +58,7 @@ for file in "$work"/hurt/cache/*.tok; do
     touch -r "$work/time" "$file"
 done
 let_go hub
-wait "$job" || fail "the run whose shards were damaged"
-job=
+job_ends "the run whose shards were damaged"
 check hurt
 grep -q 'task.abandoned .*changed while it was in use' "$work"/hurt/log/worker-*.log ||
     fail "no worker noticed the damaged shard"

@@ -69,10 +69,8 @@ wait "$job" || fail "the run whose processes were killed"
 hashes shot
 echo "   $shots kills, $workers of them workers"
 [ "$workers" -ge "$kills" ] || fail "only $workers workers were killed, $kills are asked for"
-cmp -s "$work/calm.hashes" "$work/shot.hashes" || {
-    diff "$work/calm.hashes" "$work/shot.hashes"
+diff "$work/calm.hashes" "$work/shot.hashes" ||
     fail "hashes differ after $shots kills"
-}
 
 # All invariants of the run must hold, among them that each phase was counted once.
 "$pathloom" check --run "$work/shot" --recompute all >"$work/check.out" || {
@@ -101,10 +99,8 @@ done
 hashes back
 echo "   $rounds times"
 [ "$rounds" -ge 3 ] || fail "the job ended before it could be killed 3 times"
-cmp -s "$work/calm.hashes" "$work/back.hashes" || {
-    diff "$work/calm.hashes" "$work/back.hashes"
+diff "$work/calm.hashes" "$work/back.hashes" ||
     fail "hashes differ after $rounds restarts"
-}
 
 sleep 1
 left=$(pgrep -f "$work/" | grep -v "^$$\$" | wc -l)

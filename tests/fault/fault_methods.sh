@@ -78,10 +78,8 @@ same() { # name, options
     shift
     wanted || return 0
     run_both "$@"
-    cmp -s "$work/$case.calm.facts" "$work/$case.shot.facts" || {
-        diff "$work/$case.calm.facts" "$work/$case.shot.facts"
+    diff "$work/$case.calm.facts" "$work/$case.shot.facts" ||
         fail "versions or states differ after $shots kills"
-    }
     echo "$case: the same bytes after $shots kills"
     rm -rf "$work/$case".*
 }

@@ -30,8 +30,7 @@ await_in_job 300 "too few paths end while a worker is stopped" \
     "the run ended while a worker was stopped" others_ended
 [ "$paths" -eq $((4 - held)) ] || fail "paths of the stopped worker ended"
 kill -CONT "$stopped"
-wait "$job" || fail "the run"
-job=
+job_ends "the run"
 "$pathloom" data coverage mix --run "$work/run" >"$work/coverage.out" 2>&1 ||
     fail "data coverage"
 grep -q 'more records were left out by quorums' "$work/coverage.out" ||

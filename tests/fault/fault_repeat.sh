@@ -85,10 +85,8 @@ same() { # name, k, options
     wait "$job" || fail "the run whose processes were killed"
     facts_of_run "$case.calm"
     facts_of_run "$case.shot"
-    cmp -s "$work/$case.calm.facts" "$work/$case.shot.facts" || {
-        diff "$work/$case.calm.facts" "$work/$case.shot.facts"
+    diff "$work/$case.calm.facts" "$work/$case.shot.facts" ||
         fail "versions or states differ after $shots kills"
-    }
     no_difference "$case.shot"
     repeated=$(n_repeated "$case.shot")
     [ "$repeated" -gt 0 ] || fail "no state was made again after $shots kills"
@@ -114,10 +112,8 @@ for run in calm shot; do
         >"$work/f32.$run.out" 2>&1 || fail "the lengthened run f32.$run"
     facts_of_run "f32.$run"
 done
-cmp -s "$work/f32.calm.facts" "$work/f32.shot.facts" || {
-    diff "$work/f32.calm.facts" "$work/f32.shot.facts"
+diff "$work/f32.calm.facts" "$work/f32.shot.facts" ||
     fail "versions or states differ after the run was lengthened"
-}
 
 echo "3. garbage collection between two uploads"
 case=gc
@@ -145,10 +141,8 @@ store fsck --run "$work/gc.shot"
     fail "the run after garbage collection"
 facts_of_run gc.calm
 facts_of_run gc.shot
-cmp -s "$work/gc.calm.facts" "$work/gc.shot.facts" || {
-    diff "$work/gc.calm.facts" "$work/gc.shot.facts"
+diff "$work/gc.calm.facts" "$work/gc.shot.facts" ||
     fail "versions or states differ after garbage collection"
-}
 [ "$(n_repeated gc.shot)" -gt 0 ] || fail "no state was made again"
 no_difference gc.shot
 

@@ -70,10 +70,7 @@ same() { # folder that does not change any more, folder
 }
 
 proven() { # folder, what was made from the text and stays
-    ask check --run "$work/$1" --recompute all || {
-        cat "$work/ask.out"
-        fail "check of $1"
-    }
+    succeeds "check of $1" check --run "$work/$1" --recompute all
     says "^forgotten *unproven.* ($2 made from the text of forgotten documents"
     ask store fsck --run "$work/$1" || fail "fsck of $1"
     ask data coverage --run "$work/$1" || fail "coverage of $1"
@@ -159,10 +156,7 @@ ask store backup "$work/saved" --job --run "$work/gone" || fail "backup"
     fail "the text is not found before it is forgotten"
 "$pathloom" forget "$document" --purge --run "$work/gone" >"$work/gone.out" 2>&1 ||
     fail "forget --purge"
-ask store backup "$work/saved" --job --force --run "$work/gone" || {
-    cat "$work/ask.out"
-    fail "a second backup"
-}
+succeeds "a second backup" store backup "$work/saved" --job --force --run "$work/gone"
 for folder in gone saved; do
     [ "$(leaves $folder)" -eq 0 ] || {
         cat "$work/traces.out"

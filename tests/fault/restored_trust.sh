@@ -130,8 +130,7 @@ token=$("$pathloom" key invite --run "$work/run" --name again 2>/dev/null | sed 
 "$pathloom" join "$token" --name liar --key "$work/liar.key" \
     --cache "$work/liar.cache" >"$work/liar2.out" 2>&1 && fail "the liar joins again"
 grep -q 'revoked\|fenced' "$work/liar2.out" || fail "the liar is not told why it is refused"
-wait "$job" || fail "the restored job does not end"
-job=
+job_ends "the restored job does not end"
 grep -v '^object audit/\|^ref audit/\|^ref draw/\|^ref fenced/\|^ref dropped/' \
     "$work/calm.facts" >"$work/calm.plain"
 facts run || fail "the store of the restored job"

@@ -46,8 +46,7 @@ shown() {
 until shown; do sleep 0.2; done
 kill -0 "$job" 2>/dev/null || fail "status never showed the quota"
 let_go worker
-wait "$job" || fail "the run with a quota"
-job=
+job_ends "the run with a quota"
 grep -q '^quota    each home stores at most' "$work/thin.out" || fail "the plan does not name the quota"
 grep -q "store.thinned versions=[1-9][0-9]* stored_bytes=[0-9]* quota_bytes=$quota" \
     "$work/thin/log/home.log" || fail "the home dropped no versions"

@@ -56,8 +56,7 @@ for index in 1 2; do
         >"$work/worker-$index.out" 2>&1 &
     workers="$workers $!"
 done
-wait "$job" || fail "the job ends with $?"
-job=''
+job_ends
 for pid in $strangers; do
     kill -0 "$pid" 2>/dev/null || fail "the strangers have ended: $(cat "$work/strangers.out")"
 done

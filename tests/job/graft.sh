@@ -13,10 +13,7 @@ own_folder "$2"
 run=$work/run
 
 long_job() { # options: trains one phase more
-    ask train --out "$run" --set train.phases=+1 "$@" || {
-        cat "$work/ask.out"
-        fail "train $*"
-    }
+    succeeds "train $*" train --out "$run" --set train.phases=+1 "$@"
 }
 
 refused() { # sentence, options

@@ -48,8 +48,7 @@ job=$!
 training_begins run
 modules_reach run 1
 explained status "$pathloom" status --run "$work/run"
-wait "$job" || fail "the job ends with $?"
-job=''
+job_ends
 
 # ---- a finished run ----
 explained 'status --history' "$pathloom" status --history --run "$work/run"

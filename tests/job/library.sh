@@ -79,8 +79,7 @@ training_begins run
 grep -q ', training, newest mixture mix$' "$work/live.out" || fail "the run does not train"
 grep -q '^mix/L1.E0@' "$work/live.out" || fail "a run that trains has no modules"
 let_go hub
-wait "$job" || fail "the job"
-job=
+job_ends "the job"
 "$work/project/build/reader" "$run" >"$work/ended.out" 2>&1 || fail "read_run"
 grep -q ', finished, newest mixture mix$' "$work/ended.out" || fail "the run is not finished"
 sed -n 's/^\([a-z]*\/[A-Za-z0-9.]*\)@\([0-9]*\)  \([0-9a-f]*\)  .*/\1 \2 \3/p' "$work/ended.out" \

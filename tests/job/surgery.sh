@@ -177,12 +177,8 @@ if command -v curl >/dev/null; then
     "$pathloom" serve --run "$work/run" --listen '127.0.0.1:*' --threads 1 \
         --without L2.E1 >"$work/serve.out" 2>&1 &
     job=$!
-    tries=1200
-    until grep -q '^serving' "$work/serve.out"; do
-        tries=$((tries - 1))
-        [ $tries -gt 0 ] && kill -0 $job || fail "serve --without does not begin"
-        sleep 0.05
-    done
+    await_in_job 60 "serve --without does not begin" "serve --without has ended" \
+        grep '^serving' "$work/serve.out"
     at=$(sed -n 's/^serving .* at //p' "$work/serve.out")
     curl -s --max-time 60 "$at/models" >"$work/models"
     grep -q '"p10"' "$work/models" && ! grep -q '"p11"' "$work/models" ||
