@@ -16,9 +16,8 @@
 #
 # usage: damage_matrix.sh PATHLOOM WORKFOLDER
 set -u
-pathloom=$1
 . tests/support/job.sh
-own_folder "$2"
+begin "$@"
 wrong=0 cells=0
 
 bad() { # sentence

@@ -8,9 +8,8 @@
 # back and end with exit code 130. The task must be leased again at once, although its
 # lease would last ten minutes.
 set -u
-pathloom=$1
 . tests/support/script.sh
-own_folder "$2"
+begin "$@"
 mkdir "$work/corpus"
 cp base/*.[ch] "$work/corpus/"
 . tests/support/by_hand.sh

@@ -20,10 +20,8 @@
 #    no task and is told so; if fleet.devices lists the kind, its tasks count as
 #    unchecked, which `audit` and `train` say
 set -u
-pathloom=$1
-ledger=$2
 . tests/fault/chaos_job.sh
-own_folder "$3"
+begin_seeded "$@"
 odd=
 
 fail() {

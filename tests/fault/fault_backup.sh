@@ -13,11 +13,9 @@
 #    that two processors are enough for all workers. On busy processors backup leases
 #    could not save time
 set -u
-pathloom=$1
-ledger=$2
-mode=${4:-long}
 . tests/fault/chaos_job.sh
-own_folder "$3"
+begin_seeded "$1" "$2" "$3"
+mode=${4:-long}
 
 run_job() { # folder, options; in a subshell or the background
     tiny_job "$@" --set train.tau=150 --set train.phases=5 --set model.width=48 \

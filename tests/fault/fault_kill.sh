@@ -33,13 +33,6 @@ run_job() { # folder; in a subshell, which becomes the launcher
         --set router.feature_docs=40
 }
 
-hashes() { # folder
-    "$pathloom" store ls --run "$work/$1" --json >"$work/$1.ls" || fail "store ls of $1"
-    sed -n 's/.*"module": *"\([^"]*\)".*"version": *\([0-9]*\).*"hash": *"\([^"]*\)".*/\1 \2 \3/p' \
-        "$work/$1.ls" | sort >"$work/$1.hashes"
-    [ -s "$work/$1.hashes" ] || fail "no module in $1"
-}
-
 echo "1. undisturbed"
 (run_job calm) >"$work/calm.out" 2>&1 || fail "the undisturbed run"
 hashes calm

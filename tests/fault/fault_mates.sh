@@ -9,10 +9,8 @@
 #
 # usage: fault_mates.sh PATHLOOM LEDGER WORKFOLDER
 set -u
-pathloom=$1
-ledger=$2
 . tests/fault/chaos_job.sh
-own_folder "$3"
+begin_seeded "$@"
 
 fail() {
     echo "FAILED: $1"

@@ -13,12 +13,9 @@
 # must have been reached.
 # shellcheck disable=SC2034,SC2154 # some variables belong to chaos_job.sh
 set -u
-pathloom=$1
-ledger=$2
-mode=${4:-all}
 . tests/fault/chaos_job.sh
-own_folder "$3"
-seed=$(date +%s)
+begin_seeded "$1" "$2" "$3"
+mode=${4:-all}
 first_seed=$seed
 n_cases=0 n_points=0 n_again=0
 

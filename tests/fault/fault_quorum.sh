@@ -8,9 +8,8 @@
 # run must end. No sample may be lost or counted twice, and it must be possible to
 # compute every version again from its record.
 set -u
-pathloom=$1
 . tests/fault/chaos_job.sh
-own_folder "$2"
+begin "$@"
 make_corpus base modules docs
 # In the middle of a task for all workers: the base model has 8 steps, a phase has 100.
 mkdir "$work/once"

@@ -7,13 +7,9 @@
 # usage: forget.sh PATHLOOM CHAOS_LEDGER WORKFOLDER TEXT_TRACES [SEED]
 # shellcheck disable=SC2034,SC2154 # some variables belong to chaos_job.sh
 set -u
-pathloom=$1
-ledger=$2
-traces=$4
-seed=${5:-$(date +%s)}
-echo "seed $seed"
 . tests/fault/chaos_job.sh
-own_folder "$3"
+begin_seeded "$1" "$2" "$3" "${5-}"
+traces=$4
 
 kept="--set store.keep_states=true --set store.keep_updates=true --set store.keep_momentum=true"
 # A phase has few, short samples, so that some documents are drawn for the first time in

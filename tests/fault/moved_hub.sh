@@ -16,11 +16,10 @@ PATH=$PATH:/usr/sbin:/sbin
 here=10.77.0.1
 moved=10.77.0.3
 there=10.77.0.2
-. tests/support/script.sh
+. tests/support/job.sh
 [ "${1-}" = --inside ] || enter_network --mount "$@"
 shift
-pathloom=$1
-own_folder "$2"
+begin "$@"
 mkdir "$work/corpus" "$work/second"
 . tests/support/by_hand.sh
 
@@ -49,12 +48,6 @@ remote="--set workers.local=false --set net.advertise=hub.test
         $remote --set net.home=tcp://0.0.0.0:7001
 }
 job=$pid
-hashes() { # folder
-    "$pathloom" store ls --run "$work/$1" --json |
-        sed -n 's/.*"module": *"\([^"]*\)".*"version": *\([0-9]*\).*"hash": *"\([^"]*\)".*/\1 \2 \3/p' |
-        sort >"$work/$1.hashes"
-    [ -s "$work/$1.hashes" ] || fail "no module in $1"
-}
 hashes alone
 await 600 "no hub" test -s "$work/run/proc/hub.address"
 grep -q '^tcp://hub.test:7000#' "$work/run/proc/hub.address" || fail "the address has no name"

@@ -15,11 +15,10 @@ set -u
 PATH=$PATH:/usr/sbin:/sbin
 here=10.77.0.1
 there=10.77.0.2
-. tests/support/script.sh
+. tests/support/job.sh
 [ "${1-}" = --inside ] || enter_network "" "$@"
 shift
-pathloom=$1
-own_folder "$2"
+begin "$@"
 mkdir "$work/corpus"
 run=$work/run
 . tests/support/by_hand.sh
@@ -38,12 +37,6 @@ train() { # folder, options
         --set train.tau=25 --set train.phases=16 --set train.base_steps=50 \
         --set router.prefix=16 --set eval.baselines=none --set eval.max_tokens=2000 \
         --set eval.sample_tokens=0 "$@"
-}
-hashes() { # folder
-    "$pathloom" store ls --run "$work/$1" --json |
-        sed -n 's/.*"module": *"\([^"]*\)".*"version": *\([0-9]*\).*"hash": *"\([^"]*\)".*/\1 \2 \3/p' |
-        sort >"$work/$1.hashes"
-    [ -s "$work/$1.hashes" ] || fail "no module in $1"
 }
 
 (train alone --workers 2) >"$work/alone.out" 2>&1 || fail "the job on one machine"

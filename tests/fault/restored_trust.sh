@@ -11,10 +11,8 @@
 #
 # usage: restored_trust.sh PATHLOOM LEDGER WORKFOLDER
 set -u
-pathloom=$1
-ledger=$2
 . tests/fault/chaos_job.sh
-own_folder "$3"
+begin_seeded "$@"
 liar=
 
 fail() {

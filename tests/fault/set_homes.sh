@@ -6,9 +6,8 @@
 #
 # usage: set_homes.sh PATHLOOM WORKFOLDER
 set -u
-pathloom=$1
 . tests/support/job.sh
-own_folder "$2"
+begin "$@"
 make_corpus base modules outer home net workers docs
 
 train() { # run, options; in a subshell or in the background

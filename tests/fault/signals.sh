@@ -6,9 +6,8 @@
 #
 # usage: signals.sh PATHLOOM WORKFOLDER
 set -u
-pathloom=$1
 . tests/support/job.sh
-own_folder "$2"
+begin "$@"
 make_corpus base corpus
 
 run() { # folder
@@ -23,8 +22,7 @@ another_task() { # of the mixture
 }
 
 (run calm) >"$work/calm.out" 2>&1 || fail "the undisturbed run"
-versions --run "$work/calm" >"$work/calm.hashes"
-[ -s "$work/calm.hashes" ] || fail "no module"
+hashes calm
 
 take_data calm all
 for signal in TERM USR1 USR2; do
@@ -68,6 +66,6 @@ for signal in TERM USR1 USR2; do
     echo "$signal to all processes: the workers delivered their tasks"
 done
 (run all) >"$work/all.out" 2>&1 || fail "the run after the signals"
-versions --run "$work/all" >"$work/all.hashes"
+hashes all
 cmp "$work/calm.hashes" "$work/all.hashes" || fail "the hashes differ"
 echo "$(wc -l <"$work/all.hashes") modules, the same as without signals"

@@ -7,9 +7,8 @@
 #
 # tests/slurm.sh tests the same scripts with a real Slurm.
 set -u
-pathloom=$1
 . tests/support/script.sh
-own_folder "$2"
+begin "$@"
 mkdir "$work/bin"
 run=$work/run
 cat >"$work/bin/scontrol" <<END

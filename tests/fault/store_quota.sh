@@ -5,9 +5,8 @@
 #
 # usage: store_quota.sh PATHLOOM WORKFOLDER
 set -u
-pathloom=$1
 . tests/support/job.sh
-own_folder "$2"
+begin "$@"
 . tests/support/by_hand.sh
 
 quota_job() { # folder, options

@@ -6,10 +6,9 @@
 #
 # usage: strangers.sh PATHLOOM WORKFOLDER SERVE_ODD   (in the project's root)
 set -u
-pathloom=$1
 . tests/support/job.sh
 . tests/support/by_hand.sh
-own_folder "$2"
+begin "$@"
 serve_odd=$3
 strangers='' workers=''
 trap 'kill $strangers $workers $job 2>/dev/null' EXIT

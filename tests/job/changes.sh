@@ -7,9 +7,8 @@
 #
 # usage: changes.sh PATHLOOM WORKFOLDER   (in the project's root)
 set -u
-pathloom=$1
 . tests/support/job.sh
-own_folder "$2"
+begin "$@"
 . tests/support/by_hand.sh
 
 serve() { # options: starts a server; sets `at`, `pid` and `log`

@@ -6,10 +6,9 @@
 # usage: chapters.sh PATHLOOM WORKFOLDER
 # shellcheck disable=SC2034,SC2154 # some variables belong to chaos_job.sh
 set -u
-pathloom=$1
 seed=1
 . tests/fault/chaos_job.sh
-own_folder "$2"
+begin "$@"
 run=$work/run
 
 make_corpus base modules docs

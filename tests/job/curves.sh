@@ -7,10 +7,9 @@
 # usage: curves.sh PATHLOOM WORKFOLDER
 # shellcheck disable=SC2034,SC2154 # some variables belong to chaos_job.sh
 set -u
-pathloom=$1
 seed=1
 . tests/fault/chaos_job.sh
-own_folder "$2"
+begin "$@"
 job=''
 needs python3
 
@@ -91,8 +90,8 @@ near "$(value calm mix/train 24 path_loss/p01.r0)" \
 take_data calm none
 (tiny_job none --set data.valid_share=0.05 --set eval.curves=0 --set eval.baselines=dense) >"$work/ask.out" 2>&1 ||
     fail "the job without curves"
-versions --run "$work/calm" >"$work/calm.hashes"
-versions --run "$work/none" >"$work/none.hashes"
+hashes calm
+hashes none
 [ "$(grep -c '^mix/' "$work/calm.hashes")" -ge 6 ] || fail "no hashes"
 diff "$work/calm.hashes" "$work/none.hashes" || fail "curves change modules"
 [ ! -e "$work/none/tensorboard" ] || fail "event files were written without eval.tensorboard"

@@ -4,9 +4,8 @@
 #
 # usage: deploy.sh PATHLOOM WORKFOLDER
 set -u
-pathloom=$1
 . tests/support/script.sh
-own_folder "$2"
+begin "$@"
 found=0
 complain() {
     echo "FAILED: $1"

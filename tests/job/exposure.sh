@@ -5,9 +5,8 @@
 #
 # usage: exposure.sh PATHLOOM WORKFOLDER
 set -u
-pathloom=$1
 . tests/support/job.sh
-own_folder "$2"
+begin "$@"
 make_corpus base docs codec
 
 exposure() { # what, options: prints NAME TOKENS OF_TOKENS for each path and module

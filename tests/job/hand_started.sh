@@ -5,12 +5,9 @@
 #
 # usage: hand_started.sh PATHLOOM WORKFOLDER
 set -u
-pathloom=$1
-work=$2
-# shellcheck source=tests/support/job.sh
-. "$(dirname "$0")/../support/job.sh"
-rm -rf "$work"
-mkdir -p "$work/hand"
+. tests/support/job.sh
+begin "$@"
+mkdir "$work/hand"
 make_corpus base docs
 
 keys="store.homes=2 store.keep_updates=true store.norm_gate=50 store.staging=64M
@@ -51,9 +48,8 @@ for process in "$worker_1" "$worker_2" "$hub" "$home_1" "$home_2"; do
 done
 [ ! -e "$work/hand/proc" ] || fail "addresses of the finished job are left"
 
-versions --run "$work/own" >"$work/own.hashes"
-versions --run "$work/hand" >"$work/hand.hashes"
-[ -s "$work/own.hashes" ] || fail "no module was trained"
+hashes own
+hashes hand
 diff "$work/own.hashes" "$work/hand.hashes" || fail "the hashes differ"
 # The run sets store.keep_updates. If the home uses this key, the updates of a version
 # can be shown.

@@ -4,9 +4,8 @@
 #
 # usage: json_pages.sh PATHLOOM WORKFOLDER   (in the project's root)
 set -u
-pathloom=$1
 . tests/support/job.sh
-own_folder "$2"
+begin "$@"
 checks=0
 
 # Prints a section of the page, from its heading to the next heading.

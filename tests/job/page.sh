@@ -7,10 +7,9 @@
 #
 # Needs curl and jq.
 set -u
-pathloom=$1
 . tests/support/job.sh
 needs curl jq
-own_folder "$2"
+begin "$@"
 page=''
 trap '[ -z "$page" ] || kill "$page" 2>/dev/null' EXIT
 

@@ -7,11 +7,10 @@
 #
 # Needs curl and jq.
 set -eu
-pathloom=$1
 . tests/support/script.sh
 . tests/support/server.sh
 needs curl jq
-own_folder "$2"
+begin "$@"
 
 ask() { # BODY: writes the answer into $work/answer
     curl -s --max-time 60 "$at/v1/completions" -d "$1" > "$work/answer" ||

@@ -6,9 +6,8 @@
 # usage: surgery.sh PATHLOOM WORKFOLDER
 # shellcheck disable=SC2154 # work belongs to job.sh
 set -u
-pathloom=$1
 . tests/support/job.sh
-own_folder "$2"
+begin "$@"
 
 says() { # words
     grep -q -- "$1" "$work/verb.out" || fail "\`$verb\` does not say \`$1\`"

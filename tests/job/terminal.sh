@@ -5,10 +5,8 @@
 #
 # usage: terminal.sh PATHLOOM WORKFOLDER
 set -u
-pathloom=$1
-work=$2
 . tests/fault/chaos_job.sh
-own_folder "$work"
+begin "$@"
 command -v script >/dev/null || exit 77
 make_corpus base modules docs
 

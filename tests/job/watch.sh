@@ -8,10 +8,9 @@
 # Without curl the test is skipped (77). Without promtool the metrics are not checked,
 # and a line says so.
 set -u
-pathloom=$1
 . tests/support/script.sh
 needs curl
-own_folder "$2"
+begin "$@"
 mkdir "$work/corpus"
 cp base/*.[ch] "$work/corpus/"
 . tests/support/by_hand.sh

@@ -81,6 +81,12 @@ versions() { # options of store ls
         sed -n 's/.*"module":"\([^"]*\)".*"version":\([0-9]*\).*"hash":"\([^"]*\)".*/\1 \2 \3/p'
 }
 
+# Writes the versions of a run into FOLDER.hashes.
+hashes() { # folder
+    versions --run "$work/$1" >"$work/$1.hashes"
+    [ -s "$work/$1.hashes" ] || fail "no module in $1"
+}
+
 # Waits until every module of the mixture has this version or a later one.
 modules_reach() { # folder, version
     tries=1200

@@ -19,6 +19,12 @@ own_folder() { # folder
     mkdir -p "$work"
 }
 
+# Sets `pathloom` and `work` for a script with these arguments.
+begin() { # PATHLOOM WORKFOLDER
+    pathloom=$1
+    own_folder "$2"
+}
+
 # Prints $1 and the last lines of all outputs, and exits with 1.
 fail() {
     echo "FAILED: $1"
