@@ -23,11 +23,10 @@ ended() {
 start home "$pathloom" home --run "$work/run"
 start hub "$pathloom" hub --run "$work/run" --set workers.ttl_ms=600000
 await 600 "no hub" test -s "$work/run/proc/hub.address"
-start train "$pathloom" train --corpus "$work/corpus" --out "$work/run" \
-    --set net.attach=true --set data.vocab=512 --set data.valid_share=0.1 \
-    --set model.width=64 --set model.heads=2 --set model.blocks=2 \
-    --set model.context=64 --set train.batch=8 --set train.base_steps=500000 \
-    --set train.tau=10000 --set router.prefix=16 --set eval.baselines=none
+# shellcheck disable=SC2086 # $small_model is a list of words
+start train "$pathloom" train --corpus "$work/corpus" --out "$work/run" $small_model \
+    --set net.attach=true --set model.width=64 --set train.batch=8 \
+    --set train.base_steps=500000 --set train.tau=10000
 
 leave() { # worker, signals
     name=$1

@@ -33,11 +33,7 @@ second_machine 900
 
 # ---- the jobs ----
 cp base/*.[ch] "$work/corpus/"
-settings="--set data.vocab=512 --set data.valid_share=0.1 --set model.width=48
-    --set model.heads=2 --set model.blocks=2 --set model.context=64 --set train.batch=4
-    --set train.tau=60 --set train.phases=40 --set train.base_steps=20
-    --set router.prefix=16 --set eval.baselines=none --set eval.max_tokens=500
-    --set eval.sample_tokens=0"
+settings="$small_model --set train.tau=60 --set train.phases=40 --set train.base_steps=20"
 remote="--set workers.local=false --set net.advertise=hub.test
     --set net.hub=tcp://0.0.0.0:7000"
 # shellcheck disable=SC2086 # $settings and $remote are lists of words

@@ -31,12 +31,9 @@ cp base/*.[ch] "$work/corpus/"
 train() { # folder, options
     out=$1
     shift
-    exec "$pathloom" train --corpus "$work/corpus" --out "$work/$out" --set data.vocab=512 \
-        --set data.valid_share=0.1 --set model.width=48 --set model.heads=2 \
-        --set model.blocks=2 --set model.context=64 --set train.batch=4 \
-        --set train.tau=25 --set train.phases=16 --set train.base_steps=50 \
-        --set router.prefix=16 --set eval.baselines=none --set eval.max_tokens=2000 \
-        --set eval.sample_tokens=0 "$@"
+    # shellcheck disable=SC2086 # $small_model is a list of words
+    exec "$pathloom" train --corpus "$work/corpus" --out "$work/$out" $small_model --set train.tau=25 \
+        --set train.phases=16 --set train.base_steps=50 --set eval.max_tokens=2000 "$@"
 }
 
 (train alone --workers 2) >"$work/alone.out" 2>&1 || fail "the job on one machine"

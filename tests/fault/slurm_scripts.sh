@@ -61,11 +61,8 @@ echo "no job: the workers were requeued twice, and then ended"
 more="--corpus nowhere"
 ends 66 "no corpus" batch head 2 run.sbatch
 requeued 0 2
-settings="--corpus base --set data.vocab=512 --set data.valid_share=0.1 \
---set model.width=48 --set model.heads=2 --set model.blocks=2 --set model.context=64 \
---set train.batch=4 --set train.tau=25 --set train.phases=30 --set train.base_steps=50 \
---set router.prefix=16 --set eval.baselines=none --set eval.max_tokens=2000 \
---set eval.sample_tokens=0 --set net.advertise=127.0.0.1"
+settings="--corpus base $small_model --set train.tau=25 --set train.phases=30
+    --set train.base_steps=50 --set eval.max_tokens=2000 --set net.advertise=127.0.0.1"
 more=$settings
 batch head 2 run.sbatch &
 head=$!

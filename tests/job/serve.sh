@@ -14,16 +14,6 @@ serve_odd=$2
 needs curl
 own_folder "$3"
 
-# ends SIGNAL: the server must end with exit code 0
-ends() {
-    kill "-$1" "$server"
-    code=0
-    wait "$server" || code=$?
-    server=
-    [ "$code" -eq 0 ] || fail "the server ended with $code: $(cat "$work/stderr")"
-    ok
-}
-
 ask() { # BODY [CURL'S OPTION ...]
     body=$1
     shift
@@ -122,14 +112,8 @@ metric() { # NAME
     curl -s --max-time 60 "$at/metrics" | sed -n "s/^pathloom_serve_$1 //p"
 }
 
-"$pathloom" train --corpus tests --out "$work/run" --set data.valid_share=0.2 \
-    --set train.tau=20 --set train.phases=4 --set train.batch=4 --set router.prefix=8 \
-    --set eval.baselines=none --set eval.sample_tokens=0 \
-    --set eval.max_tokens=2000 --set data.vocab=600 \
-    --set data.max_bytes=600000 --set model.width=48 --set model.heads=2 \
-    --set model.kv_heads=1 --set model.blocks=2 --set model.context=64 \
-    --set train.base_steps=20 --set topology.levels=2x2 > "$work/log" 2>&1 ||
-    fail "training: $(tail -n 3 "$work/log")"
+train_run --set train.tau=20 --set train.phases=4 --set eval.baselines=none \
+    --set model.kv_heads=1 --set model.context=64 --set topology.levels=2x2
 
 # ---- clients that ask at the same time get the texts of `generate`; the server
 # computes three answers at once, and has memory for two of the four paths ----

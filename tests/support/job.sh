@@ -37,11 +37,8 @@ make_corpus() { # [--whole] folders
 small_job() { # folder, options
     out=$1
     shift
-    exec "$pathloom" train --corpus "$work/corpus" --out "$work/$out" --workers 2 \
-        --set data.vocab=512 --set data.valid_share=0.1 --set model.width=48 \
-        --set model.heads=2 --set model.blocks=2 --set model.context=64 \
-        --set train.batch=4 --set router.prefix=16 --set eval.baselines=none \
-        --set eval.max_tokens=500 --set eval.sample_tokens=0 "$@"
+    # shellcheck disable=SC2086 # $small_model is a list of words
+    exec "$pathloom" train --corpus "$work/corpus" --out "$work/$out" --workers 2 $small_model "$@"
 }
 
 # Copies the token files of an earlier run, so that this run need not make them.

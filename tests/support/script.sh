@@ -19,6 +19,12 @@ own_folder() { # folder
     mkdir -p "$work"
 }
 
+# Options for a small model, which trains within seconds.
+small_model="--set data.vocab=512 --set data.valid_share=0.1 --set model.width=48
+    --set model.heads=2 --set model.blocks=2 --set model.context=64 --set train.batch=4
+    --set router.prefix=16 --set eval.baselines=none --set eval.max_tokens=500
+    --set eval.sample_tokens=0"
+
 # Sets `pathloom` and `work` for a script with these arguments.
 begin() { # PATHLOOM WORKFOLDER
     pathloom=$1
