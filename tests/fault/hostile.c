@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- dice ---- */
 uint32_t dice_roll(dice *d, uint32_t below)
@@ -481,6 +482,47 @@ void fuzz_demand(bool truth, const char *what)
         return;
     fprintf(stderr, "%s: %s\n", what, pl_last_error());
     abort();
+}
+
+void demand_ok(pl_status status, const char *what)
+{
+    fuzz_demand(status == PL_OK, what);
+}
+
+void fuzz_prepare(const char *name, char folder[PL_PATH_MAX], pl_socket **listens)
+{
+    char bound[PL_ADDRESS_MAX], at[PL_ADDRESS_MAX];
+    snprintf(folder, PL_PATH_MAX, "%s/pl-fuzz-%s-XXXXXX",
+             access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp", name);
+    fuzz_demand(mkdtemp(folder) != NULL, "a folder cannot be made");
+    snprintf(at, sizeof at, "ipc://%.100s/%s", folder, name);
+    demand_ok(pl_wire_bind(at, listens, bound), "a socket cannot be bound");
+    pl_log_open("fuzz", PL_LOG_ERROR, false);
+}
+
+pl_peer fuzz_peer(int sender, pl_key_role role)
+{
+    pl_peer peer = {.len = 5, .role = role};
+    memset(peer.id, 'a' + sender, peer.len);
+    memset(peer.key.bytes, 1 + sender, sizeof peer.key.bytes);
+    return peer;
+}
+
+void fuzz_lease(const pl_lease_secret *secret, const char *arm, int path, int sender,
+                known *k)
+{
+    pl_sealed_lease sealed;
+    pl_lease lease = {.path = path,
+                      .phase = k->phase,
+                      .token = k->token,
+                      .key = fuzz_peer(sender, PL_AS_WORKER).key};
+    pl_copy_text(lease.arm, sizeof lease.arm, arm);
+    pl_copy_text(lease.worker, sizeof lease.worker, k->worker);
+    pl_copy_text(lease.device, sizeof lease.device, k->device);
+    pl_lease_seal(secret, &lease, &sealed);
+    memcpy(k->lease, sealed.bytes, sealed.len);
+    k->lease_len = sealed.len;
+    k->task_key = sealed.key;
 }
 
 void fuzz_arm(pl_arm *arm, pl_topology **topology)
