@@ -55,8 +55,7 @@ shoot() { # launcher pid
 }
 
 run_both() { # options
-    (run_job "$case.calm" "$@") >"$work/$case.calm.out" 2>&1 ||
-        fail "the undisturbed run"
+    passes "$case.calm" "the undisturbed run" run_job "$case.calm" "$@"
     [ -d "$work/data" ] || cp -r "$work/$case.calm/data" "$work/data"
     PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:20$(hub_stops 4 4) run_job "$case.shot" "$@" \
         >"$work/$case.shot.out" 2>&1 & # slow steps spread the kills over the job

@@ -30,8 +30,7 @@ await_in_job 300 "too few paths end while a worker is stopped" \
 [ "$paths" -eq $((4 - held)) ] || fail "paths of the stopped worker ended"
 kill -CONT "$stopped"
 job_ends "the run"
-"$pathloom" data coverage mix --run "$work/run" >"$work/coverage.out" 2>&1 ||
-    fail "data coverage"
+passes coverage "data coverage" "$pathloom" data coverage mix --run "$work/run"
 grep -q 'more records were left out by quorums' "$work/coverage.out" ||
     fail "data coverage does not show the updates that were left out"
 grep -q 'update.dropped' "$work/run/log/$name.log" ||

@@ -118,8 +118,7 @@ diff "$work/f32.calm.facts" "$work/f32.shot.facts" ||
 echo "3. garbage collection between two uploads"
 case=gc
 long="--set train.phases=19 --set train.state_every=10"
-(run_job gc.calm --set train.phases=19) >"$work/gc.calm.out" 2>&1 ||
-    fail "the undisturbed run"
+passes gc.calm "the undisturbed run" run_job gc.calm --set train.phases=19
 # shellcheck disable=SC2086 # $long is several words
 PATHLOOM_FAILPOINT=hub.grant.after@hub:stop:64 run_job gc.shot $long \
     $patient >"$work/gc.shot.out" 2>&1 & # with 16 phases at most
@@ -137,8 +136,7 @@ store gc --run "$work/gc.shot" --keep 1
 store fsck --run "$work/gc.shot"
 "$pathloom" check --run "$work/gc.shot" >"$work/gc.check.out" 2>&1 || fail "check"
 # shellcheck disable=SC2086 # $long is several words
-(run_job gc.shot $long) >"$work/gc.shot.out" 2>&1 ||
-    fail "the run after garbage collection"
+passes gc.shot "the run after garbage collection" run_job gc.shot $long
 facts_of_run gc.calm
 facts_of_run gc.shot
 diff "$work/gc.calm.facts" "$work/gc.shot.facts" ||

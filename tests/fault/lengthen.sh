@@ -34,8 +34,7 @@ begins_as() { # module of the chapter, version of the chapter before
 draws() { # folder, phases of a path in all; the ends of the drawn phases must follow
     folder=$1 all=$2
     shift 2
-    "$pathloom" page --run "$work/$folder" --report "$work/page.html" >"$work/page.out" 2>&1 ||
-        fail "the report"
+    passes page "the report" "$pathloom" page --run "$work/$folder" --report "$work/page.html"
     ends=$(sed -n 's/.*class="s0 line" d="\([^"]*\)".*/\1/p' "$work/page.html" | head -n 1 |
         sed 's/M/\n| /g; s/L/\n/g' |
         awk -v all="$all" '$1 == "|" { printf " |"; $1 = $2 }

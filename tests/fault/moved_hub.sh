@@ -73,8 +73,7 @@ start two "$second" "$pathloom" join "$token" --name two --key "$work/second/two
 two=$pid
 await 600 "phase 2 is not reached" sh -c \
     "grep -q 'lease.granted task=mix.*phase=2' '$work/run/log/hub.log'"
-"$pathloom" store backup "$work/backup" --job --run "$work/run" >"$work/backup.out" 2>&1 ||
-    fail "store backup"
+passes backup "store backup" "$pathloom" store backup "$work/backup" --job --run "$work/run"
 for secret in keys keys/hub.key keys/admin.key; do
     [ "$(stat -c %a "$work/backup/$secret")" = "$(stat -c %a "$work/run/$secret")" ] ||
         fail "the mode of $secret in the backup"
@@ -102,8 +101,7 @@ echo "the machine with hub and home is lost; the workers wait"
 ip addr del "$here/24" dev near
 ip addr add "$moved/24" dev near
 printf '127.0.0.1 localhost\n%s hub.test\n' "$moved" >"$work/hosts"
-"$pathloom" store restore "$work/backup" --job --run "$work/again" >"$work/restore.out" 2>&1 ||
-    fail "store restore"
+passes restore "store restore" "$pathloom" store restore "$work/backup" --job --run "$work/again"
 "$pathloom" store restore "$work/backup" --job --run "$work/again" >"$work/twice.out" 2>&1
 [ $? -eq 73 ] || fail "a second restore replaced the run without --force"
 # shellcheck disable=SC2086

@@ -73,8 +73,7 @@ PATHLOOM_FAILPOINT=worker.update.wrong:error:0 "$pathloom" join "$token" --name 
     --key "$work/liar.key" --cache "$work/liar.cache" >"$work/liar.out" 2>&1 &
 liar=$!
 expect "no lie waits for an audit" waits_for_audit "$work/run/store"
-"$pathloom" store backup "$work/backup" --job --run "$work/run" >"$work/backup.out" 2>&1 ||
-    fail "store backup"
+passes backup "store backup" "$pathloom" store backup "$work/backup" --job --run "$work/run"
 waits_for_audit "$work/backup/store" || fail "the backup does not have the lie"
 refs "$work/backup/store" | grep -q '^fenced/' && fail "the backup has a fence"
 # shellcheck disable=SC2086

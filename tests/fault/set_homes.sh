@@ -46,8 +46,7 @@ records() { # run
 }
 
 set_homes() { # run, number
-    "$pathloom" homes set "$2" --run "$work/$1" >"$work/verb.out" 2>&1 ||
-        fail "homes set $2"
+    passes verb "homes set $2" "$pathloom" homes set "$2" --run "$work/$1"
 }
 
 # Every home has modules, each is in one home, and nothing of the copy is left.

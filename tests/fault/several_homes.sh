@@ -54,8 +54,7 @@ store push "$work/flat" --run "$work/three"
 versions --store "$work/flat" | cmp - "$work/one.versions" || fail "a merged copy differs"
 "$pathloom" data coverage --run "$work/three" >"$work/verb.out" || fail "coverage"
 "$pathloom" check --run "$work/three" >"$work/verb.out" || fail "check"
-"$pathloom" generate --run "$work/three" --prompt "int" --max-tokens 4 \
-    >"$work/verb.out" 2>&1 || fail "generate"
+passes verb "generate" "$pathloom" generate --run "$work/three" --prompt "int" --max-tokens 4
 echo "commands read all parts of the store"
 
 refused 78 'store.homes=3, not 2' "$pathloom" train --out "$work/three" --set store.homes=2
@@ -74,8 +73,7 @@ refused 78 'each with a port of its own' "$pathloom" train --corpus "$work/corpu
 # count on. No worker would send them again.
 cp -r "$work/three" "$work/older"
 cp -r "$work/older/store/home-2" "$work/home-2"
-"$pathloom" train --out "$work/older" --set train.phases=+1 >"$work/verb.out" 2>&1 ||
-    fail "one more phase"
+passes verb "one more phase" "$pathloom" train --out "$work/older" --set train.phases=+1
 rm -r "$work/older/store/home-2"
 mv "$work/home-2" "$work/older/store/home-2"
 refused 65 'home-2 is older than the other homes' "$pathloom" train --out "$work/older"

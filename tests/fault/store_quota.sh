@@ -66,8 +66,7 @@ same small
 
 echo "4. two homes, each with a quota"
 quota=$((2 * (all - history) / 3 + history / 6))
-(quota_job two --set store.homes=2 --set store.quota=$quota) >"$work/two.out" 2>&1 ||
-    fail "the run with two homes"
+passes two "the run with two homes" quota_job two --set store.homes=2 --set store.quota=$quota
 grep -q 'store.thinned versions=[1-9]' "$work"/two/log/home*.log || fail "no home dropped versions"
 same two
 

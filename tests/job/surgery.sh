@@ -57,8 +57,7 @@ verb store merge one L1.E0@1 L1.E0@2 L1.E1
 says '^tag one names 1 merged and 11 other modules'
 verb store merge twice mean arc
 for tag in same mean arc elected sum paths one twice; do
-    "$pathloom" store verify $tag --run "$work/run" >"$work/verb.out" 2>&1 ||
-        fail "store verify $tag"
+    passes verb "store verify $tag" "$pathloom" store verify $tag --run "$work/run"
     verb="store verify $tag"
     says '^'$tag'.merged/L1.E0@0 .*  the same$'
 done

@@ -135,6 +135,11 @@ facts_of_run() { # folder
     [ "$(grep -c '^mix/' "$work/$1.facts")" -gt 8 ] || fail "$1 has too few modules"
 }
 
+# Runs a command, which must succeed. The output goes to NAME.out.
+passes() { # name, message if it fails, command
+    (shift 2 && "$@") >"$work/$1.out" 2>&1 || fail "$2"
+}
+
 # Runs `pathloom store VERB`, which must succeed, and writes the output into verb.out.
 store() { # verb, options
     verb=$1
