@@ -12,6 +12,17 @@ begin_seeded() { # PATHLOOM CHAOS_LEDGER WORKFOLDER [SEED]
     own_folder "$3"
 }
 
+# A `fail` for scripts whose job is in the folder shot: prints a sentence and the last
+# lines of the job's outputs, and ends.
+fail_of_shot() { # sentence
+    echo "$1"
+    for log in "$work/shot.out" "$work"/shot/log/*.log; do
+        echo "--- $log"
+        tail -n 12 "$log"
+    done
+    exit 1
+}
+
 # Trains a 2x2 mixture of a very small model, which takes about a second without faults.
 # The launcher replaces the shell, so call this function in a subshell or in the
 # background.

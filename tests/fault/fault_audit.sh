@@ -22,16 +22,8 @@
 set -u
 . tests/fault/chaos_job.sh
 begin_seeded "$@"
-odd=
-
-fail() {
-    echo "FAILED: $1"
-    tail -n 15 "$work"/*.out
-    grep -h 'audit\.\|fenced\|task.dropped' "$work"/*/log/*.log | tail -n 20
-    [ -z "$job" ] || kill "$job" 2>/dev/null
-    [ -z "$odd" ] || kill "$odd" 2>/dev/null
-    exit 1
-}
+odd= in_logs='audit\.\|fenced\|task.dropped'
+trap '[ -z "$odd" ] || kill "$odd" 2>/dev/null' EXIT
 
 count() { # pattern, folder
     cat "$work/$2"/log/hub.log | grep -c "$1"

@@ -31,14 +31,7 @@ job="" watcher=""
 n_cases=0 n_acted=0 n_again=0 skipped=""
 trap 'kill -9 $job $watcher 2>/dev/null; umount "$disk" 2>/dev/null' EXIT
 
-fail() {
-    echo "FAILED: $name: $1 (seed $first_seed)"
-    for log in "$work/shot.out" "$work"/shot/log/*.log; do
-        echo "--- $log"
-        tail -n 12 "$log"
-    done
-    exit 1
-}
+fail() { fail_of_shot "FAILED: $name: $1 (seed $first_seed)"; }
 
 begin() { # name
     name=$1

@@ -12,13 +12,7 @@ set -u
 . tests/fault/chaos_job.sh
 begin_seeded "$@"
 
-fail() {
-    echo "FAILED: $1"
-    tail -n 15 "$work"/*.out
-    grep -h 'mate\.\|abandoned' "$work"/*/log/*.log | tail -n 20
-    exit 1
-}
-
+in_logs='mate\.\|abandoned'
 run_job() { # folder, options; in a subshell
     run=$1
     shift

@@ -29,14 +29,7 @@ seed=$(date +%s)
 job="" name="" skipped="" n_cases=0
 trap '[ -z "$job" ] || kill -9 "$job" 2>/dev/null' EXIT
 
-fail() {
-    echo "FAILED: $name: $1"
-    for log in "$work/shot.out" "$work"/shot/log/*.log; do
-        echo "--- $log"
-        tail -n 12 "$log"
-    done
-    exit 1
-}
+fail() { fail_of_shot "FAILED: $name: $1"; }
 
 # The job takes so long that the network can be cut in the middle of it.
 job_of() {

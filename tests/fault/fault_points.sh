@@ -19,14 +19,7 @@ mode=${4:-all}
 first_seed=$seed
 n_cases=0 n_points=0 n_again=0
 
-fail() {
-    echo "FAILED: $points: $1 (seed $first_seed)"
-    for log in "$work/shot.out" "$work"/shot/log/*.log; do
-        echo "--- $log"
-        tail -n 12 "$log"
-    done
-    exit 1
-}
+fail() { fail_of_shot "FAILED: $points: $1 (seed $first_seed)"; }
 
 # Each row has a name, the roles that pass the point, and the number of times that every
 # tiny job passes it. If a tiny job never passes the point, the row has - and 0, and one

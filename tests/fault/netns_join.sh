@@ -51,30 +51,25 @@ job=$!
 children="$children $job"
 
 # ---- workers that are refused ----
-refused() { # name, exit code, words of the message, command on the second machine
-    name=$1
-    code=$2
-    words=$3
+refused_there() { # name, exit code, words of the message, command on the second machine
+    name=$1 code=$2 words=$3
     shift 3
-    "$second" timeout 120 "$@" >"$work/$name.out" 2>&1
-    got=$?
-    [ "$got" -eq "$code" ] || fail "$name: exit code $got, not $code"
-    grep -q "$words" "$work/$name.out" || fail "$name: the output does not contain \`$words\`"
+    refused "$code" "$words" "$second" timeout 120 "$@"
     echo "refused as it should: $name"
 }
 mkdir -p "$work/second"
 "$pathloom" key new "$work/second/stranger.key" >"$work/stranger.pub" || fail "key new"
-refused unknown-key 77 "refuses the key" \
+refused_there unknown-key 77 "refuses the key" \
     "$pathloom" worker --hub "$address" --key "$work/second/stranger.key"
 grep -q "peer.refused.*$(cat "$work/stranger.pub")" "$work/early.out" ||
     fail "the hub did not report the unknown key"
-refused no-key 78 "no key of its own" "$pathloom" worker --hub "$address"
-refused no-encryption 78 "and has no key" "$pathloom" worker --hub "${address%%#*}"
-refused wrong-server 77 "ends every handshake" "$pathloom" worker \
+refused_there no-key 78 "no key of its own" "$pathloom" worker --hub "$address"
+refused_there no-encryption 78 "and has no key" "$pathloom" worker --hub "${address%%#*}"
+refused_there wrong-server 77 "ends every handshake" "$pathloom" worker \
     --hub "${address%%#*}#$(cat "$work/stranger.pub")" --key "$work/second/stranger.key"
 cp "$work/second/stranger.key" "$work/second/open.key"
 chmod 644 "$work/second/open.key"
-refused open-file 77 "chmod 600" \
+refused_there open-file 77 "chmod 600" \
     "$pathloom" worker --hub "$address" --key "$work/second/open.key"
 
 # ---- two commands ----
@@ -82,7 +77,7 @@ command=$("$pathloom" key invite --run "$run" --name guest) || fail "key invite"
 token=${command#pathloom join }
 start worker "$second" "$pathloom" join "$token" --name guest --patience-s 60
 await 600 "the worker does not work" grep -q "worker=guest" "$work/early.out"
-refused used-token 77 "the hub refuses the token: it was used already" "$pathloom" join "$token" \
+refused_there used-token 77 "the hub refuses the token: it was used already" "$pathloom" join "$token" \
     --key "$work/second/third.key"
 await 600 "nothing is done" sh -c \
     "'$pathloom' status --run '$run' --json | grep -q '\"tasks\":[1-9]'"
@@ -98,9 +93,9 @@ await 100 "train does not say that the worker was revoked" \
     grep -q '^worker  *guest is gone: its key was revoked' "$work/train.out"
 echo "revoked, and said so on both sides"
 pool=$("$pathloom" key invite --run "$run" --uses 3 --name pool) || fail "key invite"
-refused revoked-with-a-token 77 "was revoked" \
+refused_there revoked-with-a-token 77 "was revoked" \
     "$pathloom" join "${pool#pathloom join }" --name guest
-refused a-taken-name 73 "is in the list with" \
+refused_there a-taken-name 73 "is in the list with" \
     "$pathloom" join "${pool#pathloom join }" --name guest --key "$work/second/third.key"
 "$pathloom" key list --run "$run" | grep -q "^revoked .* guest " ||
     fail "the list does not show the revoked key"

@@ -13,18 +13,8 @@
 set -u
 . tests/fault/chaos_job.sh
 begin_seeded "$@"
-liar=
-
-fail() {
-    echo "FAILED: $1"
-    tail -n 15 "$work"/*.out
-    grep -h 'audit\.\|fenced\|task.dropped' "$work"/*/log/*.log | tail -n 20
-    # shellcheck disable=SC2086 # $stopped is several process ids
-    [ -z "$stopped" ] || kill -CONT $stopped 2>/dev/null
-    [ -z "$job" ] || kill "$job" 2>/dev/null
-    [ -z "$liar" ] || kill "$liar" 2>/dev/null
-    exit 1
-}
+liar= in_logs='audit\.\|fenced\|task.dropped'
+trap '[ -z "$liar" ] || kill "$liar" 2>/dev/null' EXIT
 
 expect() { # what did not happen, command
     sentence=$1

@@ -7,11 +7,13 @@ stopped='' job=''
 
 # Prints $1 and the last lines of all outputs, lets stopped processes continue, ends the
 # job, and exits with 1. If the script has set `case`, prints only outputs of that case.
+# With `in_logs`, also prints the last lines of all logs that match this pattern.
 fail() {
     echo "FAILED${first_seed:+ (seed $first_seed)}: ${case:+$case: }$1"
     for log in "$work/${case:+$case.}"*.out; do
         [ ! -f "$log" ] || { echo "--- $log" && tail -n 15 "$log"; }
     done
+    [ -z "${in_logs-}" ] || grep -h "$in_logs" "$work"/*/log/*.log | tail -n 20
     # shellcheck disable=SC2086 # $stopped may be several process ids
     [ -z "$stopped" ] || kill -CONT $stopped 2>/dev/null
     [ -z "$job" ] || { kill "$job" && pkill -CONT -P "$job"; } 2>/dev/null
