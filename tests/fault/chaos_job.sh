@@ -71,6 +71,20 @@ members() { # launcher pid, role
     pgrep -P "$1" -f "pathloom $2" 2>/dev/null
 }
 
+# Kills (kill -9) a process of one of these roles, drawn at random; false if there is none.
+# Sets `role`.
+kill_one_of() { # launcher pid, roles
+    of=$1
+    shift
+    pick "$@"
+    role=$choice
+    # shellcheck disable=SC2046 # several process ids
+    [ "$role" = launcher ] && set -- "$of" || set -- $(members "$of" "$role")
+    [ $# -gt 0 ] || return 1
+    pick "$@"
+    kill -9 "$choice" 2>/dev/null
+}
+
 # Prints the processes whose command line contains the job's folder. All processes of
 # the job contain it.
 left_behind() { # folder
@@ -184,18 +198,11 @@ killed_ten_times() { # function that becomes the launcher of a folder, folder
             random 30
             sleep "0.$((20 + value))"
             # shellcheck disable=SC2086 # $whom is several words
-            pick $whom
-            who=$choice
-            victims=$job
-            [ "$who" = launcher ] || victims=$(members "$job" "$who")
-            [ -n "$victims" ] || continue
-            # shellcheck disable=SC2086 # $victims is several process ids
-            pick $victims
-            kill -9 "$choice" 2>/dev/null || continue
+            kill_one_of "$job" $whom || continue
             pkill -CONT -P "$job" -f 'pathloom hub'
             kills=$((kills + 1))
-            [ "$who" != launcher ] || launchers=$((launchers + 1))
-            [ "$who" != launcher ] || break
+            [ "$role" != launcher ] || launchers=$((launchers + 1))
+            [ "$role" != launcher ] || break
         done
         let_go hub
         code=0

@@ -47,12 +47,7 @@ workers=0
 while kill -0 "$job" 2>/dev/null; do
     random 6
     sleep "0.0$((4 + value))"
-    pick worker worker worker worker hub home
-    role=$choice
-    set -- $(members "$job" "$role")
-    [ $# -gt 0 ] || continue
-    pick "$@"
-    kill -9 "$choice" 2>/dev/null || continue
+    kill_one_of "$job" worker worker worker worker hub home || continue
     shots=$((shots + 1))
     [ "$role" != worker ] || { workers=$((workers + 1)) && pkill -CONT -P "$job" -f 'pathloom hub'; }
     [ "$workers" -lt "$kills" ] || [ "$shots" -lt $((kills + kills / 2)) ] || break

@@ -39,15 +39,8 @@ shoot() { # launcher pid
     while kill -0 "$1" 2>/dev/null; do
         random 10
         sleep "0.1$value"
-        pick worker worker worker hub home
-        # shellcheck disable=SC2046 # the process ids are several words
-        set -- "$1" $(members "$1" "$choice")
-        [ $# -gt 1 ] || continue
-        launcher=$1
-        shift
-        pick "$@"
-        set -- "$launcher"
-        kill -9 "$choice" 2>/dev/null && shots=$((shots + 1))
+        kill_one_of "$1" worker worker worker hub home || continue
+        shots=$((shots + 1))
         pkill -CONT -P "$1" -f 'pathloom hub'
         [ "$shots" -lt $((kills + 2)) ] || break
     done

@@ -50,14 +50,9 @@ disturb() { # folder, launcher pid, kills
         random 10
         sleep "0.1$value"
         lose_states "$1"
-        pick worker worker worker hub home
-        choices=$(members "$2" "$choice")
-        [ -n "$choices" ] || continue
-        # shellcheck disable=SC2086 # the process ids are several words
-        pick $choices
         # Further kills are rare: else a slow machine would only start processes.
         [ "$shots" -lt "$3" ] || { sleep 1 && [ "$(n_repeated "$1")" -eq 0 ]; } || continue
-        kill -9 "$choice" 2>/dev/null && shots=$((shots + 1))
+        kill_one_of "$2" worker worker worker hub home && shots=$((shots + 1))
     done
 }
 

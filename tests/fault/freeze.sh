@@ -68,15 +68,9 @@ while :; do
     while [ "$again" -gt 2 ] && [ "$kills" -lt 6 ] && kill -0 "$job" 2>/dev/null; do
         random 30
         sleep "0.$((20 + value))"
-        pick worker worker hub home launcher
-        who=$choice
-        set -- "$job"
-        [ "$who" = launcher ] || set -- $(members "$job" "$who")
-        [ $# -gt 0 ] || continue
-        pick "$@"
-        kill -9 "$choice" 2>/dev/null || continue
+        kill_one_of "$job" worker worker hub home launcher || continue
         kills=$((kills + 1))
-        [ "$who" != launcher ] || break
+        [ "$role" != launcher ] || break
     done
     code=0
     wait "$job" || code=$?

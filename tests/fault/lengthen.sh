@@ -90,12 +90,7 @@ for n in 1 2 3; do
         while [ "$point" = random ] && kill -0 "$job" 2>/dev/null; do
             random 30
             sleep "0.$((20 + value))"
-            pick worker worker hub home
-            # shellcheck disable=SC2046 # several process ids
-            set -- $(members "$job" "$choice")
-            [ $# -gt 0 ] || continue
-            pick "$@"
-            kill -9 "$choice" 2>/dev/null && kills=$((kills + 1))
+            kill_one_of "$job" worker worker hub home && kills=$((kills + 1))
             [ "$kills" -lt $((n * 6)) ] || break
         done
         code=0

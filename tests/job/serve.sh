@@ -119,7 +119,6 @@ train_run --set train.tau=20 --set train.phases=4 --set eval.baselines=none \
 # computes three answers at once, and has memory for two of the four paths ----
 start --slots 3 --paths 2
 n=0
-clients=
 for prompt in 'static int ' 'The ' '/* ' '#include ' 'for (int i' 'return' 'assert_' 'if ('; do
     n=$((n + 1))
     "$pathloom" generate --run "$work/run" --prompt "$prompt" --max-tokens 40 --seed $n \
@@ -130,9 +129,7 @@ for prompt in 'static int ' 'The ' '/* ' '#include ' 'for (int i' 'return' 'asse
     ask "$body, \"stream\": true}" > "$work/stream.$n" &
     clients="$clients $!"
 done
-for client in $clients; do
-    wait "$client" || fail "a client got no answer"
-done
+clients_end "a client got no answer"
 for i in $(seq $n); do
     want=$(sed -n 's/.*"text":"\(.*\)","prompt_tokens".*/\1/p' "$work/alone.$i")
     path=$(sed -n 's/.*"path":"\([^"]*\)".*/\1/p' "$work/alone.$i")
@@ -312,7 +309,6 @@ ends TERM
 # of `generate`, beside other requests, in a stream, and alone ----
 rerouted() { # LIKELIHOOD_OR_ROUTER
     n=0
-    clients=
     while read -r prompt; do
         n=$((n + 1))
         "$pathloom" generate --run "$work/run" --prompt "$prompt" --max-tokens 30 --seed $n \
@@ -327,9 +323,7 @@ rerouted() { # LIKELIHOOD_OR_ROUTER
         ask "{\"prompt\": \"$prompt\", \"max_tokens\": 20}" > "$work/answer.$n" &
         clients="$clients $!"
     done < "$work/prompts"
-    for client in $clients; do
-        wait "$client" || fail "a client got no answer"
-    done
+    clients_end "a client got no answer"
     moves=0
     for i in $(seq $n); do
         want=$(sed -n 's/.*"text":"\(.*\)","prompt_tokens".*/\1/p' "$work/alone.$i")
@@ -380,16 +374,13 @@ ok
 # after SIGTERM ----
 start --slots 1 --queue 1
 kill -STOP "$server"
-clients=
 for i in $(seq 12); do
     ask '{"prompt": "The ", "max_tokens": 50}' -i > "$work/burst.$i" &
     clients="$clients $!"
 done
 connected 12
 kill -CONT "$server"
-for client in $clients; do
-    wait "$client" || fail "a client of the burst got no answer"
-done
+clients_end "a client of the burst got no answer"
 grep -q '^HTTP/1.1 200' "$work"/burst.* || fail "no request of the burst was answered"
 grep -q '^HTTP/1.1 429' "$work"/burst.* || fail "no request of the burst was refused"
 grep -l '^HTTP/1.1 429' "$work"/burst.* | while read -r file; do
@@ -421,16 +412,13 @@ ok
 ends TERM
 start --slots 1 --per-address 2
 kill -STOP "$server"
-clients=
 for i in $(seq 8); do
     ask '{"prompt": "The ", "max_tokens": 50}' > "$work/local.$i" &
     clients="$clients $!"
 done
 connected 8
 kill -CONT "$server"
-for client in $clients; do
-    wait "$client" || fail "a client of one address got no answer"
-done
+clients_end "a client of one address got no answer"
 grep -q finish_reason "$work"/local.* || fail "no request of the address was answered"
 grep -q '2 requests from this client' "$work"/local.* || fail "an address has no limit"
 ends TERM

@@ -84,15 +84,12 @@ holds '.usage as $u | ($u.prompt_tokens + $u.completion_tokens) == $u.total_toke
 
 # ---- more answers than the server computes at once, while other clients ask ----
 many=$(jq -cn '[range(20) | "text \(.)"]')
-clients=
 for i in 1 2 3; do
     curl -s --max-time 60 "$at/v1/completions" \
         -d "{\"prompt\": $many, \"max_tokens\": 5, \"logprobs\": 1}" > "$work/beside.$i" &
     clients="$clients $!"
 done
-for client in $clients; do
-    wait "$client" || fail "a client got no answer"
-done
+clients_end "a client got no answer"
 for i in 1 2 3; do
     [ "$(jq -c .choices "$work/beside.$i")" = "$(jq -c .choices "$work/beside.1")" ] ||
         fail "equal requests have different answers"

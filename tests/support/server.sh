@@ -1,7 +1,7 @@
 # shellcheck shell=sh disable=SC2034,SC2154
 # This file is sourced by scripts that ask a server of $work/run. Such a script sets
 # `pathloom` and sources script.sh first.
-server=
+server= clients=
 checks=0
 trap '[ -z "$server" ] || kill -KILL "$server" 2>/dev/null || :' EXIT
 
@@ -17,6 +17,14 @@ train_run() { # options
         --set train.batch=4 --set train.base_steps=20 --set router.prefix=8 \
         --set eval.sample_tokens=0 --set eval.max_tokens=2000 "$@" >"$work/log" 2>&1 ||
         fail "training: $(tail -n 3 "$work/log")"
+}
+
+# Waits for the processes $clients, which must succeed.
+clients_end() { # message
+    for client in $clients; do
+        wait "$client" || fail "$1"
+    done
+    clients=
 }
 
 # The server must end with exit code 0.
