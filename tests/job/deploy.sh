@@ -6,11 +6,6 @@
 set -u
 . tests/support/script.sh
 begin "$@"
-found=0
-complain() {
-    echo "FAILED: $1"
-    found=1
-}
 
 # Checks that the help of the verb names every option that a unit or manifest uses.
 check_options() { # file, verb, words

@@ -53,6 +53,13 @@ await() { # seconds, message, command
     done
 }
 
+# Notes a finding, after which the script goes on. The script ends with `exit $found`.
+found=0
+complain() { # sentence
+    echo "FAILED: $1"
+    found=1
+}
+
 skip() {
     echo "skipped: $1"
     exit 77
