@@ -6,7 +6,6 @@
 #
 # usage: engine_s3.sh PATHLOOM TESTS-BUILD-FOLDER WORKFOLDER
 set -u
-export LC_ALL=C # awk, sort, printf and [a-z] depend on it
 pathloom=$1
 tests=$2
 . tests/support/job.sh
