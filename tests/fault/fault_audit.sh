@@ -22,7 +22,7 @@
 set -u
 . tests/fault/chaos_job.sh
 begin_seeded "$@"
-odd= in_logs='audit\.\|fenced\|task.dropped'
+odd='' in_logs='audit\.\|fenced\|task.dropped'
 trap '[ -z "$odd" ] || kill "$odd" 2>/dev/null' EXIT
 
 count() { # pattern, folder

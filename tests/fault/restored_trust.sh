@@ -13,7 +13,7 @@
 set -u
 . tests/fault/chaos_job.sh
 begin_seeded "$@"
-liar= in_logs='audit\.\|fenced\|task.dropped'
+liar='' in_logs='audit\.\|fenced\|task.dropped'
 trap '[ -z "$liar" ] || kill "$liar" 2>/dev/null' EXIT
 
 expect() { # what did not happen, command

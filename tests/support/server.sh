@@ -1,7 +1,7 @@
 # shellcheck shell=sh disable=SC2034,SC2154
 # This file is sourced by scripts that ask a server of $work/run. Such a script sets
 # `pathloom` and sources script.sh first.
-server= clients=
+server='' clients=
 checks=0
 trap '[ -z "$server" ] || kill -KILL "$server" 2>/dev/null || :' EXIT
 
