@@ -22,64 +22,20 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 pathloom=${1:-}
-work=
+service=ceph
 keeper=
-. tests/support/job.sh
-
-say() {
-    echo "ceph: $*"
-}
-
-skip() {
-    say "cannot run here: $1"
-    exit 77
-}
-
-fail() {
-    say "FAILED: $1"
-    for log in "$work"/*.out "$work"/*.log; do
-        [ ! -f "$log" ] || { echo "--- $log" && tail -n 6 "$log"; }
-    done
-    exit 1
-}
-
-# ---- the processes of this script: their command lines contain its folder ----
-ours() {
-    for process in /proc/[0-9]*; do
-        [ "${process#/proc/}" != $$ ] || continue
-        ! tr '\0' ' ' 2>/dev/null <"$process/cmdline" | grep -qF "$work/" ||
-            echo "${process#/proc/}"
-    done
-}
-
-clean() {
-    trap - EXIT
-    [ -n "$work" ] || return
-    [ -z "$keeper" ] || kill -9 "$keeper" 2>/dev/null
-    # shellcheck disable=SC2046 # the list is several process ids
-    kill -CONT $(ours) 2>/dev/null
-    for signal in TERM KILL; do
-        # shellcheck disable=SC2046
-        kill "-$signal" $(ours) 2>/dev/null && sleep 1
-    done
-    rm -rf "$work"
-}
-trap clean EXIT
-trap 'exit 1' HUP INT TERM
+. tests/support/service.sh
+trap '[ -z "$keeper" ] || kill -9 "$keeper" 2>/dev/null; clean' EXIT
 
 # ---- tools ----
-tools="ceph-mon ceph-osd ceph monmaptool rados radosgw radosgw-admin"
-missing() {
-    for tool in $tools; do
-        command -v "$tool" >/dev/null 2>&1 || echo "$tool"
-    done
-    [ -f /usr/include/rados/librados.h ] || echo librados-dev
-}
-if [ -n "$(missing)" ]; then
-    command -v apt-get >/dev/null || skip "there is no $(missing | tr '\n' ' ')and no apt-get"
+tools="ceph-mon ceph-osd ceph monmaptool rados radosgw radosgw-admin
+    /usr/include/rados/librados.h"
+# shellcheck disable=SC2086 # $tools is a list of words
+if [ -n "$(missing $tools)" ]; then
+    command -v apt-get >/dev/null || skip "there is no $(missing $tools | tr '\n' ' ')and no apt-get"
     say "installing Ceph"
     sh tools/install.sh ceph >/dev/null 2>&1 || skip "sh tools/install.sh ceph fails here"
-    [ -z "$(missing)" ] || skip "still no $(missing | tr '\n' ' ')after installing"
+    [ -z "$(missing $tools)" ] || skip "still no $(missing $tools | tr '\n' ' ')after installing"
 fi
 if [ -z "$pathloom" ]; then
     pathloom=build/release/pathloom
@@ -90,22 +46,14 @@ pathloom=$(readlink -f "$pathloom")
 tests=$(dirname "$pathloom")/tests
 
 # ---- the Ceph of this script ----
-work=$(mktemp -d "${TMPDIR:-/tmp}/pathloom-ceph.XXXXXX") || fail "no temporary folder"
-work=$(readlink -f "$work")
+service_folder
 mkdir "$work/mon" "$work/osd" "$work/rgw" "$work/tmp"
 export TMPDIR="$work/tmp"
 [ "$(df -Pk "$work" | awk 'NR == 2 { print $4 }')" -gt 6000000 ] ||
     skip "less than 6 GB free in $work"
 conf=$work/ceph.conf
 
-is_free() { # port
-    ! grep -qi ":$(printf %04X "$1") " /proc/net/tcp /proc/net/tcp6 2>/dev/null
-}
-port=$((20000 + $$ % 10000))
-until is_free $port && is_free $((port + 1)); do
-    port=$((port + 2))
-    [ $port -lt 31000 ] || fail "no free ports"
-done
+free_ports 2
 fsid=$(cat /proc/sys/kernel/random/uuid)
 
 # Each object has one copy. There are no keys, because only the loopback interface
@@ -310,14 +258,9 @@ timeout 120 radosgw-admin -c "$conf" -n client.admin user create --uid=tester \
     --secret="$AWS_SECRET_ACCESS_KEY" >"$work/rgw-user.log" 2>&1 || fail "radosgw-admin cannot make a user"
 setsid radosgw -f -c "$conf" -n client.admin >"$work/rgw.out" 2>&1 &
 endpoint=http://127.0.0.1:$((port + 1))
-i=0
-until curl -sf -o /dev/null -X PUT --aws-sigv4 aws:amz:us-east-1:s3 \
+await 60 "radosgw does not begin" curl -sf -o /dev/null -X PUT --aws-sigv4 aws:amz:us-east-1:s3 \
     -u "$AWS_ACCESS_KEY_ID:$AWS_SECRET_ACCESS_KEY" \
-    -H 'x-amz-content-sha256: UNSIGNED-PAYLOAD' "$endpoint/pathloom"; do
-    i=$((i + 1))
-    [ $i -lt 120 ] || fail "radosgw does not begin"
-    sleep 0.5
-done
+    -H 'x-amz-content-sha256: UNSIGNED-PAYLOAD' "$endpoint/pathloom"
 s3() { # prefix
     echo "s3://pathloom/$1?endpoint=$endpoint&patience=120"
 }

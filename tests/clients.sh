@@ -33,13 +33,8 @@ if [ ! -e "$home/installed" ]; then
     touch "$home/installed"
 fi
 
-"$pathloom" train --corpus tests --out "$work/run" --set data.valid_share=0.2 \
-    --set train.tau=10 --set train.phases=2 --set train.batch=4 --set router.prefix=8 \
-    --set eval.baselines=dense --set eval.sample_tokens=0 --set eval.max_tokens=2000 \
-    --set data.vocab=600 --set data.max_bytes=600000 --set model.width=48 \
-    --set model.heads=2 --set model.blocks=2 --set model.context=256 \
-    --set train.base_steps=20 --set topology.levels=2 --set model.chat=plain \
-    >"$work/log" 2>&1 || fail "training: $(tail -n 3 "$work/log")"
+train_run --set eval.baselines=dense --set model.context=256 --set topology.levels=2 \
+    --set model.chat=plain
 start
 mkdir "$work/files"
 "$home/bin/python" tests/job/clients/clients.py "$at/v1" "$work/files"

@@ -23,24 +23,10 @@ version=0.4.13
 context=128
 prefix=8
 work=$(mktemp -d)
-server=
-
-end() {
-    [ -z "$server" ] || kill -KILL "$server" 2> /dev/null || :
-    rm -rf "$work"
-}
-trap end EXIT
+. tests/support/script.sh
+. tests/support/server.sh
+trap '[ -z "$server" ] || kill -KILL "$server" 2>/dev/null || :; rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
-
-skip() {
-    echo "skipped: $1"
-    exit 77
-}
-
-fail() {
-    echo "FAILED $1"
-    exit 1
-}
 
 for program in "$pathloom" "$path_logits"; do
     [ -x "$program" ] || {
@@ -70,17 +56,7 @@ done
 "$pathloom" export --run "$work/run" --arm dense --path 0 --out "$work/dense" \
     > "$work/log"
 
-"$pathloom" serve --run "$work/run" --listen '127.0.0.1:*' --threads 1 \
-    > "$work/stdout" 2> "$work/stderr" &
-server=$!
-at=
-for _ in $(seq 100); do
-    at=$(sed -n 's/.* at \(http.*\)\/v1$/\1/p' "$work/stdout")
-    [ -z "$at" ] || break
-    sleep 0.1
-done
-[ -n "$at" ] || fail "no server: $(cat "$work/stderr")"
-
+start
 export HF_HUB_OFFLINE=1 HF_DATASETS_OFFLINE=1 HF_HOME="$work/hf"
 for model in dense auto; do
     "$home/bin/lm_eval" --model local-completions --include_path "$work" \

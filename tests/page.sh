@@ -39,19 +39,14 @@ training_begins run
 modules_reach run 1
 "$pathloom" page --run "$work/run" --listen '127.0.0.1:*' >"$work/page.out" 2>&1 &
 page=$!
-for _ in $(seq 1200); do
-    at=$(sed -n 's/.* is at \(http.*\)/\1/p' "$work/page.out")
-    [ -z "$at" ] || break
-    sleep 0.05
-done
-[ -n "$at" ] || fail "pathloom page does not print its address"
+await 60 "pathloom page does not print its address" grep ' is at http' "$work/page.out"
+at=$(sed -n 's/.* is at \(http.*\)/\1/p' "$work/page.out")
 browse() { # training or finished
     python3 tests/job/page/browser.py "$browser" "$at" "$pathloom" "$work/run" \
         "$work/pictures" "$1" || fail "the page of a run that is $1"
 }
 browse training
-wait "$job" || fail "the job ends with $?"
-job=''
+job_ends
 browse finished
 kill "$page"
 wait "$page" || fail "the page ends with $?"
@@ -63,13 +58,8 @@ python3 tests/job/page/report.py "$browser" "$work/report.html" "$work/run" "$wo
 # ---- the page of a server ----
 "$pathloom" serve --run "$work/run" --listen '127.0.0.1:*' --threads 1 >"$work/serve.out" 2>&1 &
 page=$!
-at=''
-for _ in $(seq 1200); do
-    at=$(sed -n 's/^serving .* at \(http.*\)v1$/\1/p' "$work/serve.out")
-    [ -z "$at" ] || break
-    sleep 0.05
-done
-[ -n "$at" ] || fail "pathloom serve does not print its address"
+await 60 "pathloom serve does not print its address" grep '^serving .* at http.*v1$' "$work/serve.out"
+at=$(sed -n 's/^serving .* at \(http.*\)v1$/\1/p' "$work/serve.out")
 python3 tests/job/page/talk.py "$browser" "$at" "$work/pictures" || fail "the page of a server"
 kill "$page"
 wait "$page" || fail "the server ends with $?"

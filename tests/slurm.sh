@@ -16,72 +16,25 @@
 # Exit codes: 0; 1 if the test failed; 77 if this machine cannot run it, and a line says
 # why. Takes about four minutes, longer if the machine is busy.
 set -u
-export LC_ALL=C # awk, sort, printf and [a-z] depend on it
 cd "$(dirname "$0")/.." || exit 1
 pathloom=${1:-}
-work=
-
-say() {
-    echo "slurm: $1"
-}
-
-skip() {
-    say "cannot run here: $1"
-    exit 77
-}
-
-fail() {
-    say "FAILED: $1"
-    for log in "$work"/*.out "$work"/run/log/hub.log; do
-        [ ! -f "$log" ] || { echo "--- $log" && tail -n 15 "$log"; }
-    done
-    exit 1
-}
-
-# ---- the processes of this script, found by their folder or command line ----
-ours() {
-    for process in /proc/[0-9]*; do
-        [ "${process#/proc/}" != $$ ] || continue
-        case $(readlink "$process/cwd" 2>/dev/null) in
-        "$work" | "$work"/*) echo "${process#/proc/}" && continue ;;
-        esac
-        ! tr '\0' ' ' 2>/dev/null <"$process/cmdline" | grep -qF "$work/" ||
-            echo "${process#/proc/}"
-    done
-}
-
-# Cleans up, however this script ends. Ends the daemons first, because they would start
-# jobs again.
-clean() {
-    trap - EXIT
-    [ -n "$work" ] || return
-    for signal in TERM KILL; do
-        # shellcheck disable=SC2046 # the list is several process ids
-        kill "-$signal" $(ours) 2>/dev/null && sleep 1
-    done
-    rm -rf "$work"
-}
-trap clean EXIT
-trap 'exit 1' HUP INT TERM
+service=slurm
+. tests/support/service.sh
 
 # ---- tools ----
 PATH=$PATH:/usr/sbin:/sbin
 export PATH
 tools="slurmctld slurmd sbatch scontrol squeue scancel munged"
-missing() {
-    for tool in $tools; do
-        command -v "$tool" >/dev/null 2>&1 || echo "$tool"
-    done
-}
-if [ -n "$(missing)" ]; then
-    command -v apt-get >/dev/null || skip "there is no $(missing | tr '\n' ' ')and no apt-get"
+# shellcheck disable=SC2086 # $tools is a list of words
+if [ -n "$(missing $tools)" ]; then
+    command -v apt-get >/dev/null || skip "there is no $(missing $tools | tr '\n' ' ')and no apt-get"
     [ "$(id -u)" -eq 0 ] ||
         skip "as root, run: apt-get install -y slurm-wlm slurm-client munge"
     say "installing slurm-wlm and munge"
     export DEBIAN_FRONTEND=noninteractive
     { apt-get update -q && apt-get install -q -y --no-install-recommends \
         slurm-wlm slurmctld slurmd slurm-client munge; } >/dev/null 2>&1 </dev/null
-    [ -z "$(missing)" ] ||
+    [ -z "$(missing $tools)" ] ||
         skip "apt-get could not install slurm-wlm and munge (is there a network?)"
 fi
 [ -d /proc/self ] || skip "there is no /proc"
@@ -99,20 +52,12 @@ for name in $(env | sed -n 's/^\(\(SLURM\|SBATCH\|SQUEUE\|SCANCEL\|SALLOC\)[A-Z0
 done
 
 # ---- the Slurm of this script ----
-work=$(mktemp -d "${TMPDIR:-/tmp}/pathloom-slurm.XXXXXX") || fail "no temporary folder"
-work=$(readlink -f "$work")
+service_folder
 mkdir "$work/state" "$work/log" "$work/munge" "$work/n1" "$work/n2" "$work/corpus"
 chmod 755 "$work" "$work"/*
 export SLURM_CONF="$work/slurm.conf"
 
-is_free() { # port
-    ! grep -qi ":$(printf %04X "$1") " /proc/net/tcp /proc/net/tcp6 2>/dev/null
-}
-port=$((20000 + $$ % 10000))
-until is_free $port && is_free $((port + 1)) && is_free $((port + 2)); do
-    port=$((port + 3))
-    [ $port -lt 31000 ] || fail "no free ports"
-done
+free_ports 3
 
 # Each node has two processors, however many the machine has.
 cat >"$SLURM_CONF" <<END
@@ -153,18 +98,6 @@ PartitionName=spot Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP PriorityTie
 PartitionName=paid Nodes=n1,n2 MaxTime=INFINITE State=UP PriorityTier=9 PreemptMode=off
 END
 
-# Waits until a command succeeds.
-await() { # seconds, what did not happen, command
-    left=$(($1 * 5))
-    what=$2
-    shift 2
-    until "$@" >/dev/null 2>&1; do
-        left=$((left - 1))
-        [ "$left" -gt 0 ] || fail "$what"
-        sleep 0.2
-    done
-}
-
 dd if=/dev/urandom of="$work/munge/key" bs=128 count=1 2>/dev/null
 chmod 400 "$work/munge/key"
 munged --force --num-threads=2 --socket="$work/munge/socket" \
@@ -185,21 +118,12 @@ say "$(slurmctld -V), two nodes on loopback"
 
 # ---- the run without Slurm ----
 cp base/*.[ch] "$work/corpus/"
-settings="--corpus $work/corpus --set data.vocab=512 --set data.valid_share=0.1 \
---set model.width=48 --set model.heads=2 --set model.blocks=2 --set model.context=64 \
---set train.batch=4 --set train.tau=25 --set train.base_steps=50 \
---set router.prefix=16 --set eval.baselines=none --set eval.max_tokens=2000 \
---set eval.sample_tokens=0"
+settings="--corpus $work/corpus $small_model --set train.tau=25 --set train.base_steps=50
+    --set eval.max_tokens=2000"
 calm() { # run, phases
     # shellcheck disable=SC2086 # $settings is several words
     "$pathloom" train --out "$work/$1" --workers 2 $settings --set "train.phases=$2" \
         >"$work/$1.out" 2>&1 || fail "a run without Slurm"
-}
-hashes() { # run
-    "$pathloom" store ls --run "$work/$1" --json >"$work/$1.ls" || fail "store ls of $1"
-    sed -n 's/.*"module": *"\([^"]*\)".*"version": *\([0-9]*\).*"hash": *"\([^"]*\)".*/\1 \2 \3/p' \
-        "$work/$1.ls" | sort >"$work/$1.hashes"
-    [ -s "$work/$1.hashes" ] || fail "no module in $1"
 }
 # Slurm acts slowly. So the number of phases is chosen so that a training takes about
 # 70 s on this machine, which is long enough for all actions below.

@@ -49,12 +49,9 @@ failed=''
 train() { # folder, options
     out=$1
     shift
-    exec "$pathloom" train --corpus "$work/corpus" --out "$work/$out" \
-        --set data.vocab=512 --set data.valid_share=0.1 --set model.width=32 \
-        --set model.heads=2 --set model.blocks=2 --set model.context=64 \
-        --set train.batch=4 --set train.tau=20 --set train.base_steps=20 \
-        --set router.prefix=16 --set eval.baselines=none --set eval.max_tokens=500 \
-        --set eval.sample_tokens=0 --set eval.curves=0 --set workers.local=false \
+    exec "$pathloom" train --corpus "$work/corpus" --out "$work/$out" $small_model \
+        --set model.width=32 --set train.tau=20 --set train.base_steps=20 \
+        --set eval.curves=0 --set workers.local=false \
         --set net.hub=tcp://0.0.0.0:* --set net.home=tcp://0.0.0.0:* \
         --set net.advertise=$home_at "$@"
 }

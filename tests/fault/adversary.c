@@ -25,66 +25,13 @@
 typedef struct act_row {
     const char *name;
     void (*run)(adversary *a);
-    int weight; /* an act is drawn with a probability in proportion to its weight */
-    bool lies;  /* its results count until an audit finds them */
+    int weight;
+    bool lies;
 } act_row;
 
 static const act_row acts[] = {
-    {"hub-message", act_hub_message, 12, false},
-    {"home-message", act_home_message, 12, false},
-    {"report", act_report, 4, false},
-    {"invited", act_invited, 3, false},
-    {"enrol", act_enrol, 3, false},
-    {"garbage", act_garbage, 3, false},
-    {"slow-handshake", act_slow_handshake, 2, false},
-    {"silent", act_silent, 2, false},
-    {"invite-flood", act_invite_flood, 2, false},
-    {"early-megabyte", act_early_megabyte, 2, false},
-    {"wrong-frames", act_wrong_frames, 3, false},
-    {"no-encryption", act_no_encryption, 1, false},
-    {"unknown-key", act_unknown_key, 1, false},
-    {"wrong-server", act_wrong_server, 1, false},
-    {"many-names", act_many_names, 2, false},
-    {"steal-name", act_steal_name, 3, false},
-    {"change-device", act_change_device, 2, false},
-    {"new-device", act_new_device, 2, false},
-    {"home-names", act_home_names, 2, false},
-    {"ask-flood", act_ask_flood, 2, false},
-    {"status-flood", act_status_flood, 2, false},
-    {"blob-flood", act_blob_flood, 2, false},
-    {"hold", act_hold, 1, false},
-    {"sit", act_sit, 1, false},
-    {"claim", act_claim, 1, false},
-    {"give-back", act_give_back, 1, false},
-    {"restart", act_restart, 1, false},
-    {"false-offer", act_false_offer, 1, false},
-    {"go-on", act_go_on, 1, false},
-    {"fail", act_fail, 2, false},
-    {"done-empty", act_done_empty, 1, false},
-    {"vanish", act_vanish, 1, false},
-    {"forge-report", act_forge_report, 4, false},
-    {"forge-update", act_forge_update, 6, false},
-    {"forge-path", act_forge_path, 3, false},
-    {"hog-staging", act_hog_staging, 3, false},
-    {"half-upload", act_half_upload, 3, false},
-    {"malformed-update", act_malformed_update, 4, false},
-    {"other-path", act_other_path, 3, false},
-    {"lent-lease", act_lent_lease, 3, false},
-    {"old-lease", act_old_lease, 3, false},
-    {"replay", act_replay, 4, false},
-    {"relay", act_relay, 3, false},
-    {"peek", act_peek, 2, false},
-    {"split-pair", act_split_pair, 2, false},
-    {"be-hub", act_be_hub, 2, false},
-    {"end-empty", act_end_empty, 3, false},
-    {"lie", act_lie, 6, true},
-    {"half-lie", act_half_lie, 3, true},
-    {"false-state", act_false_state, 3, true},
-    {"lie-unseen", act_lie_unseen, 3, true},
-    {"drift", act_drift, 3, true},
-    {"collude", act_collude, 3, true},
-    {"device-lie", act_lie_as_new_device, 2, true},
-};
+#define AS_ROW(run, name, weight, lies) {name, run, weight, lies},
+    ACTS_OF(AS_ROW)};
 enum { ACTS = sizeof acts / sizeof *acts };
 _Static_assert((int)ACTS <= (int)ACTS_MAX, "counts have a place for each act");
 

@@ -1,11 +1,11 @@
 /* The adversary: a program that attacks a running job with messages that a stranger,
  * the holder of an invitation, or an enrolled worker can send (tests/adversary.sh).
  *
- * It draws acts from one table (adversary.c). An act is a function that sends something
+ * It draws acts from one table (ACTS_OF). An act is a function that sends something
  * wrong and returns. Messages and answers are counted per act. Each act would do harm
  * if one particular defence were missing.
  *
- *   adversary.c       the table of acts, the loop, the output
+ *   adversary.c       the loop, the output
  *   adversary_line.c  the senders of messages, questions, leases, facts about the job
  *   adversary_hub.c   acts against the hub
  *   adversary_home.c  acts against the home
@@ -110,10 +110,13 @@ const char *honest_name(adversary *a); /* "" if none is known */
  * kept there. */
 answer_kind ask(adversary *a, party *p, draft_place place, pl_message *m,
                 pl_message *answer);
+/* Asks with the message of a draft (draft_message), and clears the draft. */
+answer_kind ask_draft(adversary *a, party *p, draft_place place, draft *d, dice *cut);
 /* Does not wait for an answer. */
 void tell(adversary *a, party *p, draft_place place, pl_message *m);
 void hear(party *p, int ms); /* waits for `ms` and drops all messages */
 void note_answer(adversary *a, answer_kind kind);
+void put_hello(pl_message *m, const char *name, const char *device, uint64_t pid);
 bool say_hello(adversary *a, party *p, const char *name, const char *device);
 bool begin_anew(adversary *a, party *p, const char *device);
 /* Gives back its task, and asks for another one. */
@@ -132,64 +135,65 @@ void know_sealed(const lease *from, known *out); /* only the sealed bytes */
 bool find_version(adversary *a, party *p, int slot, int path, char module[96],
                   pl_version_facts *out);
 
-/* ---- adversary_raw.c ---- */
-void act_garbage(adversary *a);
-void act_slow_handshake(adversary *a);
-void act_silent(adversary *a);
-void act_early_megabyte(adversary *a);
-void act_wrong_frames(adversary *a);
-void act_no_encryption(adversary *a);
-void act_unknown_key(adversary *a);
-void act_wrong_server(adversary *a);
-void raw_close(void);
+void raw_close(void);            /* adversary_raw.c */
+void keep_sitting(adversary *a); /* adversary_hub.c */
 
-/* ---- adversary_hub.c ---- */
-void act_hub_message(adversary *a);
-void act_report(adversary *a);
-void act_many_names(adversary *a);
-void act_steal_name(adversary *a);
-void act_change_device(adversary *a);
-void act_new_device(adversary *a);
-void act_ask_flood(adversary *a);
-void act_status_flood(adversary *a);
-void act_hold(adversary *a);
-void act_sit(adversary *a);
-void act_claim(adversary *a);
-void act_give_back(adversary *a);
-void act_restart(adversary *a);
-void act_false_offer(adversary *a);
-void act_go_on(adversary *a);
-void act_fail(adversary *a);
-void act_done_empty(adversary *a);
-void act_vanish(adversary *a);
-void act_forge_report(adversary *a);
-void act_enrol(adversary *a);
-void act_invited(adversary *a);
-void act_invite_flood(adversary *a);
-void keep_sitting(adversary *a);
-
-/* ---- adversary_home.c ---- */
-void act_home_message(adversary *a);
-void act_forge_update(adversary *a);
-void act_forge_path(adversary *a);
-void act_home_names(adversary *a);
-void act_hog_staging(adversary *a);
-void act_half_upload(adversary *a);
-void act_blob_flood(adversary *a);
-void act_malformed_update(adversary *a);
-void act_other_path(adversary *a);
-void act_lent_lease(adversary *a);
-void act_old_lease(adversary *a);
-void act_replay(adversary *a);
-void act_relay(adversary *a);
-void act_peek(adversary *a);
-void act_split_pair(adversary *a);
-void act_be_hub(adversary *a);
-void act_end_empty(adversary *a);
-void act_lie(adversary *a);
-void act_half_lie(adversary *a);
-void act_false_state(adversary *a);
-void act_lie_unseen(adversary *a);
-void act_drift(adversary *a);
-void act_collude(adversary *a);
-void act_lie_as_new_device(adversary *a);
+/* Function and name of each act, its weight (an act is drawn with a probability in
+ * proportion to it), and whether its results count until an audit finds them. */
+#define ACTS_OF(X)                                                                     \
+    X(act_hub_message, "hub-message", 12, false)                                       \
+    X(act_home_message, "home-message", 12, false)                                     \
+    X(act_report, "report", 4, false)                                                  \
+    X(act_invited, "invited", 3, false)                                                \
+    X(act_enrol, "enrol", 3, false)                                                    \
+    X(act_garbage, "garbage", 3, false)                                                \
+    X(act_slow_handshake, "slow-handshake", 2, false)                                  \
+    X(act_silent, "silent", 2, false)                                                  \
+    X(act_invite_flood, "invite-flood", 2, false)                                      \
+    X(act_early_megabyte, "early-megabyte", 2, false)                                  \
+    X(act_wrong_frames, "wrong-frames", 3, false)                                      \
+    X(act_no_encryption, "no-encryption", 1, false)                                    \
+    X(act_unknown_key, "unknown-key", 1, false)                                        \
+    X(act_wrong_server, "wrong-server", 1, false)                                      \
+    X(act_many_names, "many-names", 2, false)                                          \
+    X(act_steal_name, "steal-name", 3, false)                                          \
+    X(act_change_device, "change-device", 2, false)                                    \
+    X(act_new_device, "new-device", 2, false)                                          \
+    X(act_home_names, "home-names", 2, false)                                          \
+    X(act_ask_flood, "ask-flood", 2, false)                                            \
+    X(act_status_flood, "status-flood", 2, false)                                      \
+    X(act_blob_flood, "blob-flood", 2, false)                                          \
+    X(act_hold, "hold", 1, false)                                                      \
+    X(act_sit, "sit", 1, false)                                                        \
+    X(act_claim, "claim", 1, false)                                                    \
+    X(act_give_back, "give-back", 1, false)                                            \
+    X(act_restart, "restart", 1, false)                                                \
+    X(act_false_offer, "false-offer", 1, false)                                        \
+    X(act_go_on, "go-on", 1, false)                                                    \
+    X(act_fail, "fail", 2, false)                                                      \
+    X(act_done_empty, "done-empty", 1, false)                                          \
+    X(act_vanish, "vanish", 1, false)                                                  \
+    X(act_forge_report, "forge-report", 4, false)                                      \
+    X(act_forge_update, "forge-update", 6, false)                                      \
+    X(act_forge_path, "forge-path", 3, false)                                          \
+    X(act_hog_staging, "hog-staging", 3, false)                                        \
+    X(act_half_upload, "half-upload", 3, false)                                        \
+    X(act_malformed_update, "malformed-update", 4, false)                              \
+    X(act_other_path, "other-path", 3, false)                                          \
+    X(act_lent_lease, "lent-lease", 3, false)                                          \
+    X(act_old_lease, "old-lease", 3, false)                                            \
+    X(act_replay, "replay", 4, false)                                                  \
+    X(act_relay, "relay", 3, false)                                                    \
+    X(act_peek, "peek", 2, false)                                                      \
+    X(act_split_pair, "split-pair", 2, false)                                          \
+    X(act_be_hub, "be-hub", 2, false)                                                  \
+    X(act_end_empty, "end-empty", 3, false)                                            \
+    X(act_lie, "lie", 6, true)                                                         \
+    X(act_half_lie, "half-lie", 3, true)                                               \
+    X(act_false_state, "false-state", 3, true)                                         \
+    X(act_lie_unseen, "lie-unseen", 3, true)                                           \
+    X(act_drift, "drift", 3, true)                                                     \
+    X(act_collude, "collude", 3, true)                                                 \
+    X(act_lie_as_new_device, "device-lie", 2, true)
+#define AS_DECLARATION(run, name, weight, lies) void run(adversary *a);
+ACTS_OF(AS_DECLARATION)

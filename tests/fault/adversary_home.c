@@ -147,15 +147,12 @@ static void right_numbers(const adversary *a, known *k)
 static answer_kind submit(adversary *a, party *p, const known *k)
 {
     draft d;
-    pl_message m;
     uint64_t tokens = k->samples * (uint64_t)a->arm.inner.context;
     double loss = 4.0;
     draft_fill(&d, draft_kind(PL_MSG_SUBMIT), k);
     draft_set(&d, PL_TAG_TOKENS, &tokens, sizeof tokens);
     draft_set(&d, PL_TAG_LOSS, &loss, sizeof loss);
-    draft_message(&d, NULL, &m);
-    draft_clear(&d);
-    return ask(a, p, AT_HOME, &m, NULL);
+    return ask_draft(a, p, AT_HOME, &d, NULL);
 }
 
 /* Makes moments at a bound, or beyond it: the largest first moments that the second
@@ -206,7 +203,6 @@ static answer_kind submit_path(adversary *a, party *p, const known *k, bool zero
                                bool wild)
 {
     draft d;
-    pl_message m;
     known next = *k;
     uint64_t tokens =
         wild ? dice_edge(&a->dice)
@@ -219,9 +215,7 @@ static answer_kind submit_path(adversary *a, party *p, const known *k, bool zero
     draft_set(&d, PL_TAG_TOKENS, &tokens, sizeof tokens);
     draft_set(&d, PL_TAG_LOSS, &loss, sizeof loss);
     draft_set(&d, PL_TAG_SECONDS, &seconds, sizeof seconds);
-    draft_message(&d, NULL, &m);
-    draft_clear(&d);
-    return ask(a, p, AT_HOME, &m, NULL);
+    return ask_draft(a, p, AT_HOME, &d, NULL);
 }
 
 static int some_slot(adversary *a)
@@ -442,7 +436,6 @@ void act_malformed_update(adversary *a)
     party *p = some_worker(a);
     known k;
     draft d;
-    pl_message m;
     pl_buf update = {0};
     if (!look_at_job(a) || !take_task(a, p))
         return;
@@ -458,9 +451,7 @@ void act_malformed_update(adversary *a)
         (void)submit(a, p, &k);
         draft_fill(&d, draft_kind(PL_MSG_SUBMIT), &k);
         draft_spoil(&d, &k, &a->dice);
-        draft_message(&d, &a->dice, &m);
-        draft_clear(&d);
-        (void)ask(a, p, AT_HOME, &m, NULL);
+        (void)ask_draft(a, p, AT_HOME, &d, &a->dice);
     }
     pl_buf_destroy(&update);
     release(a, p, PL_OK, "");
@@ -552,16 +543,13 @@ void act_relay(adversary *a)
     know(a, p, &k);
     if (make_update(a, p, some_slot(a), (int)p->lease.index, &k, &update)) {
         draft d;
-        pl_message m;
         know_lease(p, &k);
         right_numbers(a, &k);
         k.task_key.bytes[dice_roll(&a->dice, 32)] ^= 1;
         (void)upload(a, &a->relay, &update, &k);
         (void)submit(a, &a->relay, &k);
         draft_fill(&d, draft_kind(PL_MSG_SUBMIT) + 1, &k);
-        draft_message(&d, NULL, &m);
-        draft_clear(&d);
-        (void)ask(a, &a->relay, AT_HOME, &m, NULL);
+        (void)ask_draft(a, &a->relay, AT_HOME, &d, NULL);
         (void)submit_path(a, &a->relay, &k, dice_is(&a->dice, 2), false);
     }
     pl_buf_destroy(&update);
@@ -582,23 +570,18 @@ void act_split_pair(adversary *a)
     if (leased && dice_is(&a->dice, 3)) {
         pl_version_facts facts;
         know_lease(p, &k);
-        (void)find_version(
-            a, p, (int)dice_roll(&a->dice, (uint32_t)pl_topology_n_slots(a->topology)),
-            (int)k.index, k.module, &facts);
+        (void)find_version(a, p, some_slot(a), (int)k.index, k.module, &facts);
     } else if (!leased ||
                k.index == p->lease.index) { /* else its lease, but another path */
         forge_lease(a, p, &k);
     }
     for (int64_t round = k.phase > 1 ? k.phase - 2 : 0; round <= k.phase + 2; round++) {
         const uint64_t at = (uint64_t)round, split = PL_MEETING_SPLIT;
-        pl_message m;
         draft d;
         draft_fill(&d, draft_kind(PL_MSG_MEET), &k);
         draft_set(&d, PL_TAG_PHASE, &at, sizeof at);
         draft_set(&d, PL_TAG_MEETING, &split, sizeof split);
-        draft_message(&d, NULL, &m);
-        draft_clear(&d);
-        (void)ask(a, p, AT_HOME, &m, NULL);
+        (void)ask_draft(a, p, AT_HOME, &d, NULL);
     }
     release(a, p, PL_OK, "");
 }

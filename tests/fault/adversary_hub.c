@@ -12,13 +12,10 @@ static void send_spoilt(adversary *a, party *p, draft_place place, int kind,
                         const known *k)
 {
     draft d;
-    pl_message m;
     draft_fill(&d, kind, k);
     for (uint32_t n = dice_roll(&a->dice, 3); n > 0; n--)
         draft_spoil(&d, k, &a->dice);
-    draft_message(&d, &a->dice, &m);
-    draft_clear(&d);
-    (void)ask(a, p, place, &m, NULL);
+    (void)ask_draft(a, p, place, &d, &a->dice);
 }
 
 void act_hub_message(adversary *a)
@@ -53,15 +50,6 @@ void act_report(adversary *a)
 }
 
 /* ---- names and devices ---- */
-static void put_hello(pl_message *m, const char *name, const char *device, uint64_t pid)
-{
-    pl_message_init(m, PL_MSG_HELLO);
-    pl_put_text(&m->body, PL_TAG_NAME, name);
-    pl_put_text(&m->body, PL_TAG_ROLE, "worker");
-    pl_put_text(&m->body, PL_TAG_DEVICE, device);
-    pl_put_u64(&m->body, PL_TAG_PID, pid);
-}
-
 void act_many_names(adversary *a)
 {
     enum { NAMES = 200 };
@@ -301,14 +289,11 @@ void act_forge_report(adversary *a)
     know(a, p, &k);
     for (uint64_t i = 0; i < GUESSES; i++) {
         draft d;
-        pl_message m;
         k.token = near + i - GUESSES / 4;
         if (dice_is(&a->dice, 2))
             pl_copy_text(k.worker, sizeof k.worker, k.other);
         draft_fill(&d, draft_kind(types[dice_roll(&a->dice, 4)]), &k);
-        draft_message(&d, NULL, &m);
-        draft_clear(&d);
-        (void)ask(a, p, AT_HUB, &m, NULL);
+        (void)ask_draft(a, p, AT_HUB, &d, NULL);
     }
 }
 

@@ -80,6 +80,14 @@ answer_kind ask(adversary *a, party *p, draft_place place, pl_message *m,
     return kind;
 }
 
+answer_kind ask_draft(adversary *a, party *p, draft_place place, draft *d, dice *cut)
+{
+    pl_message m;
+    draft_message(d, cut, &m);
+    draft_clear(d);
+    return ask(a, p, place, &m, NULL);
+}
+
 void tell(adversary *a, party *p, draft_place place, pl_message *m)
 {
     pl_socket *line = line_to(a, p, place);
@@ -197,14 +205,19 @@ static void read_welcome(adversary *a, const pl_message *m)
         pl_copy_text(a->home, sizeof a->home, home);
 }
 
+void put_hello(pl_message *m, const char *name, const char *device, uint64_t pid)
+{
+    pl_message_init(m, PL_MSG_HELLO);
+    pl_put_text(&m->body, PL_TAG_NAME, name);
+    pl_put_text(&m->body, PL_TAG_ROLE, "worker");
+    pl_put_text(&m->body, PL_TAG_DEVICE, device);
+    pl_put_u64(&m->body, PL_TAG_PID, pid);
+}
+
 bool say_hello(adversary *a, party *p, const char *name, const char *device)
 {
     pl_message m, answer;
-    pl_message_init(&m, PL_MSG_HELLO);
-    pl_put_text(&m.body, PL_TAG_NAME, name);
-    pl_put_text(&m.body, PL_TAG_ROLE, "worker");
-    pl_put_text(&m.body, PL_TAG_DEVICE, device);
-    pl_put_u64(&m.body, PL_TAG_PID, p->pid);
+    put_hello(&m, name, device, p->pid);
     answer_kind kind = ask(a, p, AT_HUB, &m, &answer);
     if (kind == ANSWER_OK && answer.type == PL_MSG_WELCOME) {
         read_welcome(a, &answer);

@@ -12,6 +12,17 @@ begin_seeded() { # PATHLOOM CHAOS_LEDGER WORKFOLDER [SEED]
     own_folder "$3"
 }
 
+# A `fail` for scripts whose job is in the folder shot: prints a sentence and the last
+# lines of the job's outputs, and ends.
+fail_of_shot() { # sentence
+    echo "$1"
+    for log in "$work/shot.out" "$work"/shot/log/*.log; do
+        echo "--- $log"
+        tail -n 12 "$log"
+    done
+    exit 1
+}
+
 # Trains a 2x2 mixture of a very small model, which takes about a second without faults.
 # The launcher replaces the shell, so call this function in a subshell or in the
 # background.
@@ -60,6 +71,20 @@ members() { # launcher pid, role
     pgrep -P "$1" -f "pathloom $2" 2>/dev/null
 }
 
+# Kills (kill -9) a process of one of these roles, drawn at random; false if there is none.
+# Sets `role`.
+kill_one_of() { # launcher pid, roles
+    of=$1
+    shift
+    pick "$@"
+    role=$choice
+    # shellcheck disable=SC2046 # several process ids
+    [ "$role" = launcher ] && set -- "$of" || set -- $(members "$of" "$role")
+    [ $# -gt 0 ] || return 1
+    pick "$@"
+    kill -9 "$choice" 2>/dev/null
+}
+
 # Prints the processes whose command line contains the job's folder. All processes of
 # the job contain it.
 left_behind() { # folder
@@ -67,40 +92,32 @@ left_behind() { # folder
 }
 
 nobody_is_left() { # folder
-    waits=0
-    while [ -n "$(left_behind "$1")" ] && [ "$waits" -lt 600 ]; do
+    for _ in $(seq 600); do
+        left_behind "$1" >/dev/null || return 0
         sleep 0.1
-        waits=$((waits + 1))
     done
-    [ -z "$(left_behind "$1")" ]
+    return 1
 }
 
 # Stops the worker that has the first task of the second phase of the mixture. Sets
 # `name` to the worker's name and `stopped` to its process id.
 stop_in_second_phase() { # folder
     log=$work/$1/log/hub.log
-    tries=1200
-    until grep -qs 'lease.granted task=mix.* phase=1 ' "$log"; do
-        tries=$((tries - 1))
-        [ "$tries" -gt 0 ] || fail "no task of the second phase begins"
-        sleep 0.05
-    done
+    await 120 "no task of the second phase begins" grep -s 'lease.granted task=mix.* phase=1 ' "$log"
     name=$(sed -n 's/.*lease.granted task=mix.* phase=1 worker=\([^ ]*\) .*/\1/p' "$log" |
         head -n 1)
     stop_worker "$name"
 }
 
+one_is_stopped() {
+    stopped=$(members "$job" worker | xargs -r ps -o pid=,stat= -p | awk '$2 ~ /^T/ { print $1 }')
+    [ -n "$stopped" ]
+}
+
 # Waits until worker.step.before@worker:stop:N has stopped one worker. Sets `name` and
 # `stopped`.
 await_stopped() {
-    tries=1200
-    until stopped=$(members "$job" worker | xargs -r ps -o pid=,stat= -p | awk '$2 ~ /^T/ { print $1 }') &&
-        [ -n "$stopped" ]; do
-        tries=$((tries - 1))
-        [ "$tries" -gt 0 ] || fail "no worker was stopped"
-        kill -0 "$job" 2>/dev/null || fail "the job ended before a worker was stopped"
-        sleep 0.1
-    done
+    await_in_job 120 "no worker was stopped" "the job ended before a worker was stopped" one_is_stopped
     name=worker-$(ps -o args= -p "$stopped" | sed 's/.* --index \([0-9]*\).*/\1/')
 }
 
@@ -141,6 +158,16 @@ says() { # pattern
     }
 }
 
+# The same, but the command must succeed.
+succeeds() { # message, verb, options
+    what=$1
+    shift
+    ask "$@" || {
+        cat "$work/ask.out"
+        fail "$what"
+    }
+}
+
 # Prints the hash of a module of $run.
 hash_of() { # module@version
     "$pathloom" store show "$1" --run "$run" --json | sed -n 's/.*"hash":*"\([0-9a-f]*\)".*/\1/p'
@@ -171,18 +198,11 @@ killed_ten_times() { # function that becomes the launcher of a folder, folder
             random 30
             sleep "0.$((20 + value))"
             # shellcheck disable=SC2086 # $whom is several words
-            pick $whom
-            who=$choice
-            victims=$job
-            [ "$who" = launcher ] || victims=$(members "$job" "$who")
-            [ -n "$victims" ] || continue
-            # shellcheck disable=SC2086 # $victims is several process ids
-            pick $victims
-            kill -9 "$choice" 2>/dev/null || continue
+            kill_one_of "$job" $whom || continue
             pkill -CONT -P "$job" -f 'pathloom hub'
             kills=$((kills + 1))
-            [ "$who" != launcher ] || launchers=$((launchers + 1))
-            [ "$who" != launcher ] || break
+            [ "$role" != launcher ] || launchers=$((launchers + 1))
+            [ "$role" != launcher ] || break
         done
         let_go hub
         code=0

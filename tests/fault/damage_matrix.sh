@@ -16,10 +16,8 @@
 #
 # usage: damage_matrix.sh PATHLOOM WORKFOLDER
 set -u
-pathloom=$1
 . tests/support/job.sh
-own_folder "$2"
-. tests/support/by_hand.sh
+begin "$@"
 wrong=0 cells=0
 
 bad() { # sentence

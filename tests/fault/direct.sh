@@ -7,7 +7,6 @@
 #
 # usage: direct.sh PATHLOOM TESTS-BUILD-FOLDER WORKFOLDER
 set -u
-export LC_ALL=C # awk, sort, printf and [a-z] depend on it
 pathloom=$1
 tests=$2
 . tests/support/job.sh

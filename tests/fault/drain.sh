@@ -8,9 +8,8 @@
 # back and end with exit code 130. The task must be leased again at once, although its
 # lease would last ten minutes.
 set -u
-pathloom=$1
 . tests/support/script.sh
-own_folder "$2"
+begin "$@"
 mkdir "$work/corpus"
 cp base/*.[ch] "$work/corpus/"
 . tests/support/by_hand.sh
@@ -24,11 +23,10 @@ ended() {
 start home "$pathloom" home --run "$work/run"
 start hub "$pathloom" hub --run "$work/run" --set workers.ttl_ms=600000
 await 600 "no hub" test -s "$work/run/proc/hub.address"
-start train "$pathloom" train --corpus "$work/corpus" --out "$work/run" \
-    --set net.attach=true --set data.vocab=512 --set data.valid_share=0.1 \
-    --set model.width=64 --set model.heads=2 --set model.blocks=2 \
-    --set model.context=64 --set train.batch=8 --set train.base_steps=500000 \
-    --set train.tau=10000 --set router.prefix=16 --set eval.baselines=none
+# shellcheck disable=SC2086 # $small_model is a list of words
+start train "$pathloom" train --corpus "$work/corpus" --out "$work/run" $small_model \
+    --set net.attach=true --set model.width=64 --set train.batch=8 \
+    --set train.base_steps=500000 --set train.tau=10000
 
 leave() { # worker, signals
     name=$1
@@ -37,11 +35,10 @@ leave() { # worker, signals
     kill "-$1" "$pid"
     # A second signal soon after the first one counts as the first one. A busy worker may
     # handle the first one late, so the second one is repeated.
-    tries=200
-    while [ $# -eq 2 ] && [ $tries -gt 0 ] && ! ended "$pid"; do
+    for _ in $(seq 200); do
+        [ $# -eq 2 ] && ! ended "$pid" || break
         sleep 3
         kill "-$2" "$pid" 2>/dev/null
-        tries=$((tries - 1))
     done
     await 600 "$name does not end" ended "$pid"
     wait "$pid"

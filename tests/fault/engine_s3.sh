@@ -6,7 +6,6 @@
 #
 # usage: engine_s3.sh PATHLOOM TESTS-BUILD-FOLDER WORKFOLDER
 set -u
-export LC_ALL=C # awk, sort, printf and [a-z] depend on it
 pathloom=$1
 tests=$2
 . tests/support/job.sh
@@ -29,8 +28,7 @@ store_on first || fail "init"
 store_on first && fail "a second init of the same store was accepted"
 "$pathloom" store pack --store "$work/first" >"$work/pack.out" 2>&1 || fail "pack"
 refused 73 'a different store' "$pathloom" store init --store "$work/second" --engine "$url"
-"$pathloom" store restore "$url" --store "$work/again" >"$work/again.out" 2>&1 ||
-    fail "restore"
+passes again "restore" "$pathloom" store restore "$url" --store "$work/again"
 "$pathloom" store pack --store "$work/again" >>"$work/again.out" 2>&1 || fail "the restored store cannot be packed"
 refused 75 'was opened by another home' "$pathloom" store pack --store "$work/first"
 ! grep -rq "$AWS_SECRET_ACCESS_KEY" "$work" || fail "the secret was written"

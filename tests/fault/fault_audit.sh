@@ -20,20 +20,10 @@
 #    no task and is told so; if fleet.devices lists the kind, its tasks count as
 #    unchecked, which `audit` and `train` say
 set -u
-pathloom=$1
-ledger=$2
 . tests/fault/chaos_job.sh
-own_folder "$3"
-odd=
-
-fail() {
-    echo "FAILED: $1"
-    tail -n 15 "$work"/*.out
-    grep -h 'audit\.\|fenced\|task.dropped' "$work"/*/log/*.log | tail -n 20
-    [ -z "$job" ] || kill "$job" 2>/dev/null
-    [ -z "$odd" ] || kill "$odd" 2>/dev/null
-    exit 1
-}
+begin_seeded "$@"
+odd='' in_logs='audit\.\|fenced\|task.dropped'
+trap '[ -z "$odd" ] || kill "$odd" 2>/dev/null' EXIT
 
 count() { # pattern, folder
     cat "$work/$2"/log/hub.log | grep -c "$1"
@@ -48,14 +38,8 @@ is_calm() { # folder
     fsck_is_clean "$1" || fail "fsck of $1"
 }
 
-await() { # folder, pattern in the hub's log, what did not happen
-    tries=4800
-    until grep -q "$2" "$work/$1/log/hub.log" 2>/dev/null; do
-        tries=$((tries - 1))
-        [ "$tries" -gt 0 ] || fail "$3"
-        kill -0 "$job" 2>/dev/null || fail "the job $1 ends before: $3"
-        sleep 0.05
-    done
+await_log() { # folder, pattern in the hub's log, what did not happen
+    await_in_job 240 "$3" "the job $1 ends before: $3" grep "$2" "$work/$1/log/hub.log"
 }
 
 make_corpus base modules docs
@@ -127,11 +111,10 @@ for homes in 1 2; do
         --set fleet.audit=1 --set train.phases=12 --set train.tau=20 \
         --set fleet.backup=off --set store.homes="$homes") >"$work/$run.out" 2>&1 &
     job=$!
-    await "$run" 'lease.granted task=mix' "no task of the mixture begins"
+    await_log "$run" 'lease.granted task=mix' "no task of the mixture begins"
     lies "$run" odd worker.update.wrong:error:0
     lies "$run" false worker.state.wrong:error:0
-    wait "$job" || fail "the job $run"
-    job=
+    job_ends "the job $run"
     [ "$(cat "$work/$run/log/"*.log | grep 'worker.fenced' |
         grep -vc 'worker=odd\|worker=false')" -eq 0 ] || fail "an honest worker is fenced"
     is_calm "$run"
@@ -162,7 +145,7 @@ take_data calm half
 (PATHLOOM_FAILPOINT=worker.step.before@worker:stop:2 tiny_job half --set fleet.audit=0.5 \
     --set train.phases=20 --set train.tau=20 $patient --set net.encrypt=on) >"$work/half.out" 2>&1 &
 job=$!
-await half 'lease.granted task=base' "the job half does not begin"
+await_log half 'lease.granted task=base' "the job half does not begin"
 token=$("$pathloom" key invite --run "$work/half" --name pool --uses 6 2>/dev/null | sed 's/.* //')
 liars=
 for i in 1 2 3 4 5 6; do
@@ -171,10 +154,9 @@ for i in 1 2 3 4 5 6; do
         >"$work/half.$i.out" 2>&1 &
     liars="$liars $!"
 done
-await half 'worker.joined.*worker=liar-' "no liar joins"
+await_log half 'worker.joined.*worker=liar-' "no liar joins"
 let_go worker
-wait "$job" || fail "the job half"
-job=
+job_ends "the job half"
 # shellcheck disable=SC2086 # the list is several process ids
 kill $liars 2>/dev/null
 # shellcheck disable=SC2086
@@ -205,15 +187,14 @@ kinds_job() { # folder, settings
         --set workers.backend=cpu --set workers.precision=f32 \
         --set train.phases=12 --set train.tau=20 "$@") >"$work/$run.out" 2>&1 &
     job=$!
-    await "$run" 'lease.granted task=base' "the job $run does not begin"
+    await_log "$run" 'lease.granted task=base' "the job $run does not begin"
     token=$("$pathloom" key invite --run "$work/$run" --name guest 2>/dev/null | sed 's/.* //')
     "$pathloom" join "$token" --name guest --key "$work/$run.key" --backend ref \
         --cache "$work/$run.cache" >"$work/$run.guest.out" 2>&1 &
     odd=$!
-    await "$run" 'worker.joined.*worker=guest' "the guest does not join"
+    await_log "$run" 'worker.joined.*worker=guest' "the guest does not join"
     let_go worker
-    wait "$job" || fail "the job $run"
-    job=
+    job_ends "the job $run"
     kill "$odd" 2>/dev/null
     wait "$odd"
     odd=

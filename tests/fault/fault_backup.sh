@@ -13,11 +13,9 @@
 #    that two processors are enough for all workers. On busy processors backup leases
 #    could not save time
 set -u
-pathloom=$1
-ledger=$2
-mode=${4:-long}
 . tests/fault/chaos_job.sh
-own_folder "$3"
+begin_seeded "$1" "$2" "$3"
+mode=${4:-long}
 
 run_job() { # folder, options; in a subshell or the background
     tiny_job "$@" --set train.tau=150 --set train.phases=5 --set model.width=48 \
@@ -41,18 +39,14 @@ PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:5 run_job stop >"$work/stop.o
 job=$!
 stop_in_second_phase stop
 start=$(seconds)
-tries=3000
-until "$pathloom" status --run "$work/stop" --json 2>/dev/null | tr '{' '\n' |
-    grep -q '"arm":"mix".*"finished":true'; do
-    tries=$((tries - 1))
-    [ "$tries" -gt 0 ] || fail "the arm does not end while a worker is stopped"
-    kill -0 "$job" 2>/dev/null || break
-    sleep 0.1
-done
+arm_ended() {
+    "$pathloom" status --run "$work/stop" --json 2>/dev/null | tr '{' '\n' |
+        grep -q '"arm":"mix".*"finished":true' || ! kill -0 "$job"
+}
+await 300 "the arm does not end while a worker is stopped" arm_ended
 took=$(since "$start")
 kill -CONT "$stopped"
-wait "$job" || fail "the run with a stopped worker"
-job=
+job_ends "the run with a stopped worker"
 grep -q 'backup.granted .*slow='"$name" "$log" || fail "no backup of a task of $name"
 grep -q 'backup.settled .*stopped='"$name" "$log" || fail "$name was not told to stop"
 same_facts calm stop || fail "versions differ from those of the undisturbed run"
@@ -82,8 +76,7 @@ slow_job() { # folder, options
     PATHLOOM_FAILPOINT=worker.step.before:sleep:90 "$pathloom" worker \
         --run "$work/$1" --name slow >"$work/$1-slow.out" 2>&1 &
     stopped=$!
-    wait "$job" || fail "the run $1"
-    job=
+    job_ends "the run $1"
     kill "$stopped" 2>/dev/null
     wait "$stopped"
     stopped=

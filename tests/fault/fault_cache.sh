@@ -7,9 +7,8 @@
 #
 # usage: fault_cache.sh PATHLOOM WORKFOLDER
 set -eu
-pathloom=$1
 . tests/support/job.sh
-own_folder "$2"
+begin "$@"
 make_corpus base corpus
 
 run() { # folder, options
@@ -17,8 +16,8 @@ run() { # folder, options
         --set fleet.audit=1 \
         >"$work/$1.out" 2>&1
 }
-shards() { # folder
-    ls "$work/$1"/cache/*.tok 2>/dev/null | wc -l
+has_shards() { # folder
+    [ "$(ls "$work/$1"/cache/*.tok 2>/dev/null | wc -l)" -ge 5 ]
 }
 # Starts a job whose hub stops at the 12th task, and waits for the shards of the base model
 # and of the four paths. Each path has a task by then: while one has none, the others can
@@ -27,12 +26,7 @@ begin_held() { # folder
     PATHLOOM_FAILPOINT=hub.grant.after@hub:stop:12 run "$1" $patient &
     job=$!
     training_begins "$1"
-    tries=2400
-    until [ "$(shards "$1")" -ge 5 ]; do
-        tries=$((tries - 1))
-        [ "$tries" -gt 0 ] || fail "the shards do not come"
-        sleep 0.05
-    done
+    await 120 "the shards do not come" has_shards "$1"
 }
 # Every audit, also of the base model, must have the verdict `agreed`.
 all_agreed() { # folder
@@ -43,17 +37,14 @@ all_agreed() { # folder
     :
 }
 check() { # folder
-    versions --run "$work/$1" >"$work/$1.hashes"
-    [ -s "$work/$1.hashes" ] || fail "no module in $1"
-    cmp -s "$work/calm.hashes" "$work/$1.hashes" || {
-        diff "$work/calm.hashes" "$work/$1.hashes" || :
+    hashes "$1"
+    diff "$work/calm.hashes" "$work/$1.hashes" ||
         fail "the hashes of $1 differ from those of the undisturbed run"
-    }
     all_agreed "$1"
 }
 
 (run calm) || fail "the undisturbed run"
-versions --run "$work/calm" >"$work/calm.hashes"
+hashes calm
 all_agreed calm
 
 # ---- tokens change during training; the size and the time of the file do not ----
@@ -65,8 +56,7 @@ for file in "$work"/hurt/cache/*.tok; do
     touch -r "$work/time" "$file"
 done
 let_go hub
-wait "$job" || fail "the run whose shards were damaged"
-job=
+job_ends "the run whose shards were damaged"
 check hurt
 grep -q 'task.abandoned .*changed while it was in use' "$work"/hurt/log/worker-*.log ||
     fail "no worker noticed the damaged shard"

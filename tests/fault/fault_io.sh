@@ -31,14 +31,7 @@ job="" watcher=""
 n_cases=0 n_acted=0 n_again=0 skipped=""
 trap 'kill -9 $job $watcher 2>/dev/null; umount "$disk" 2>/dev/null' EXIT
 
-fail() {
-    echo "FAILED: $name: $1 (seed $first_seed)"
-    for log in "$work/shot.out" "$work"/shot/log/*.log; do
-        echo "--- $log"
-        tail -n 12 "$log"
-    done
-    exit 1
-}
+fail() { fail_of_shot "FAILED: $name: $1 (seed $first_seed)"; }
 
 begin() { # name
     name=$1
@@ -104,12 +97,8 @@ begin_held_job() {
     PATHLOOM_FAILPOINT=hub.grant.after@hub:stop:7 tiny_job shot $patient \
         >"$work/shot.out" 2>"$work/shot.err" &
     job=$!
-    i=0
-    while ! grep -qs 'lease.granted task=mix/.* phase=1' "$work/shot/log/hub.log"; do
-        i=$((i + 1))
-        [ "$i" -lt 2400 ] || fail "the mixture does not begin"
-        sleep 0.05
-    done
+    await 120 "the mixture does not begin" \
+        grep 'lease.granted task=mix/.* phase=1' "$work/shot/log/hub.log"
 }
 
 # Makes every write to the store fail for some seconds, or until the job has ended.
@@ -175,6 +164,10 @@ clock() {
     check_facts
 }
 
+job_is_gone() {
+    ! kill -0 "$job"
+}
+
 # A worker hangs for ever. Its tasks must go to others, and the job must end without it.
 hung_worker() {
     begin "a worker that hangs for good"
@@ -184,14 +177,8 @@ hung_worker() {
     PATHLOOM_FAILPOINT=worker.step.before@worker:stop:14 PATHLOOM_FAILPOINT_ONCE=$work/once \
         tiny_job shot >"$work/shot.out" 2>"$work/shot.err" &
     job=$!
-    i=0
-    while kill -0 "$job" 2>/dev/null; do
-        i=$((i + 1))
-        [ "$i" -lt 1200 ] || fail "the job does not end without the stopped worker"
-        sleep 0.1
-    done
-    wait "$job" || fail "the job ended with $?"
-    job=""
+    await 120 "the job does not end without the stopped worker" job_is_gone
+    job_ends
     [ -e "$work/once/worker.step.before@worker" ] || fail "no worker was stopped"
     check_facts
 }
@@ -210,8 +197,7 @@ told_to_end() {
         [ "$n_told" -lt 30 ] || break
         sleep 0.1
     done
-    wait "$job" || fail "the job ended with $?"
-    job=""
+    job_ends
     [ "$n_told" -ge 9 ] || fail "only $n_told workers were told to end"
     check_facts
 }

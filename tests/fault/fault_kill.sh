@@ -33,13 +33,6 @@ run_job() { # folder; in a subshell, which becomes the launcher
         --set router.feature_docs=40
 }
 
-hashes() { # folder
-    "$pathloom" store ls --run "$work/$1" --json >"$work/$1.ls" || fail "store ls of $1"
-    sed -n 's/.*"module": *"\([^"]*\)".*"version": *\([0-9]*\).*"hash": *"\([^"]*\)".*/\1 \2 \3/p' \
-        "$work/$1.ls" | sort >"$work/$1.hashes"
-    [ -s "$work/$1.hashes" ] || fail "no module in $1"
-}
-
 echo "1. undisturbed"
 (run_job calm) >"$work/calm.out" 2>&1 || fail "the undisturbed run"
 hashes calm
@@ -54,12 +47,7 @@ workers=0
 while kill -0 "$job" 2>/dev/null; do
     random 6
     sleep "0.0$((4 + value))"
-    pick worker worker worker worker hub home
-    role=$choice
-    set -- $(members "$job" "$role")
-    [ $# -gt 0 ] || continue
-    pick "$@"
-    kill -9 "$choice" 2>/dev/null || continue
+    kill_one_of "$job" worker worker worker worker hub home || continue
     shots=$((shots + 1))
     [ "$role" != worker ] || { workers=$((workers + 1)) && pkill -CONT -P "$job" -f 'pathloom hub'; }
     [ "$workers" -lt "$kills" ] || [ "$shots" -lt $((kills + kills / 2)) ] || break
@@ -69,10 +57,8 @@ wait "$job" || fail "the run whose processes were killed"
 hashes shot
 echo "   $shots kills, $workers of them workers"
 [ "$workers" -ge "$kills" ] || fail "only $workers workers were killed, $kills are asked for"
-cmp -s "$work/calm.hashes" "$work/shot.hashes" || {
-    diff "$work/calm.hashes" "$work/shot.hashes"
+diff "$work/calm.hashes" "$work/shot.hashes" ||
     fail "hashes differ after $shots kills"
-}
 
 # All invariants of the run must hold, among them that each phase was counted once.
 "$pathloom" check --run "$work/shot" --recompute all >"$work/check.out" || {
@@ -101,10 +87,8 @@ done
 hashes back
 echo "   $rounds times"
 [ "$rounds" -ge 3 ] || fail "the job ended before it could be killed 3 times"
-cmp -s "$work/calm.hashes" "$work/back.hashes" || {
-    diff "$work/calm.hashes" "$work/back.hashes"
+diff "$work/calm.hashes" "$work/back.hashes" ||
     fail "hashes differ after $rounds restarts"
-}
 
 sleep 1
 left=$(pgrep -f "$work/" | grep -v "^$$\$" | wc -l)

@@ -9,18 +9,10 @@
 #
 # usage: fault_mates.sh PATHLOOM LEDGER WORKFOLDER
 set -u
-pathloom=$1
-ledger=$2
 . tests/fault/chaos_job.sh
-own_folder "$3"
+begin_seeded "$@"
 
-fail() {
-    echo "FAILED: $1"
-    tail -n 15 "$work"/*.out
-    grep -h 'mate\.\|abandoned' "$work"/*/log/*.log | tail -n 20
-    exit 1
-}
-
+in_logs='mate\.\|abandoned'
 run_job() { # folder, options; in a subshell
     run=$1
     shift

@@ -39,15 +39,8 @@ shoot() { # launcher pid
     while kill -0 "$1" 2>/dev/null; do
         random 10
         sleep "0.1$value"
-        pick worker worker worker hub home
-        # shellcheck disable=SC2046 # the process ids are several words
-        set -- "$1" $(members "$1" "$choice")
-        [ $# -gt 1 ] || continue
-        launcher=$1
-        shift
-        pick "$@"
-        set -- "$launcher"
-        kill -9 "$choice" 2>/dev/null && shots=$((shots + 1))
+        kill_one_of "$1" worker worker worker hub home || continue
+        shots=$((shots + 1))
         pkill -CONT -P "$1" -f 'pathloom hub'
         [ "$shots" -lt $((kills + 2)) ] || break
     done
@@ -55,8 +48,7 @@ shoot() { # launcher pid
 }
 
 run_both() { # options
-    (run_job "$case.calm" "$@") >"$work/$case.calm.out" 2>&1 ||
-        fail "the undisturbed run"
+    passes "$case.calm" "the undisturbed run" run_job "$case.calm" "$@"
     [ -d "$work/data" ] || cp -r "$work/$case.calm/data" "$work/data"
     PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:20$(hub_stops 4 4) run_job "$case.shot" "$@" \
         >"$work/$case.shot.out" 2>&1 & # slow steps spread the kills over the job
@@ -78,10 +70,8 @@ same() { # name, options
     shift
     wanted || return 0
     run_both "$@"
-    cmp -s "$work/$case.calm.facts" "$work/$case.shot.facts" || {
-        diff "$work/$case.calm.facts" "$work/$case.shot.facts"
+    diff "$work/$case.calm.facts" "$work/$case.shot.facts" ||
         fail "versions or states differ after $shots kills"
-    }
     echo "$case: the same bytes after $shots kills"
     rm -rf "$work/$case".*
 }

@@ -29,14 +29,7 @@ seed=$(date +%s)
 job="" name="" skipped="" n_cases=0
 trap '[ -z "$job" ] || kill -9 "$job" 2>/dev/null' EXIT
 
-fail() {
-    echo "FAILED: $name: $1"
-    for log in "$work/shot.out" "$work"/shot/log/*.log; do
-        echo "--- $log"
-        tail -n 12 "$log"
-    done
-    exit 1
-}
+fail() { fail_of_shot "FAILED: $name: $1"; }
 
 # The job takes so long that the network can be cut in the middle of it.
 job_of() {
@@ -51,12 +44,8 @@ start() { # name
     take_data calm shot
     (PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:5 job_of shot) >"$work/shot.out" 2>&1 &
     job=$!
-    i=0
-    while ! grep -qs 'lease.granted task=mix/.* phase=2' "$work/shot/log/hub.log"; do
-        i=$((i + 1))
-        [ "$i" -lt 1200 ] || fail "the mixture does not begin"
-        sleep 0.05
-    done
+    await 120 "the mixture does not begin" \
+        grep 'lease.granted task=mix/.* phase=2' "$work/shot/log/hub.log"
 }
 
 # The network works again from here on, so the job must end soon.

@@ -6,12 +6,9 @@
 # usage: fault_own.sh PATHLOOM CHAOS_LEDGER WORKFOLDER HURT_STORE
 # shellcheck disable=SC2034,SC2154 # some variables belong to chaos_job.sh
 set -u
-pathloom=$1
-ledger=$2
-hurt_store=$4
-seed=0
 . tests/fault/chaos_job.sh
-own_folder "$3"
+begin_seeded "$1" "$2" "$3"
+hurt_store=$4
 
 own_job() { # folder, options
     tiny_job "$@" --set train.phases=16

@@ -13,23 +13,13 @@
 # must have been reached.
 # shellcheck disable=SC2034,SC2154 # some variables belong to chaos_job.sh
 set -u
-pathloom=$1
-ledger=$2
-mode=${4:-all}
 . tests/fault/chaos_job.sh
-own_folder "$3"
-seed=$(date +%s)
+begin_seeded "$1" "$2" "$3"
+mode=${4:-all}
 first_seed=$seed
 n_cases=0 n_points=0 n_again=0
 
-fail() {
-    echo "FAILED: $points: $1 (seed $first_seed)"
-    for log in "$work/shot.out" "$work"/shot/log/*.log; do
-        echo "--- $log"
-        tail -n 12 "$log"
-    done
-    exit 1
-}
+fail() { fail_of_shot "FAILED: $points: $1 (seed $first_seed)"; }
 
 # Each row has a name, the roles that pass the point, and the number of times that every
 # tiny job passes it. If a tiny job never passes the point, the row has - and 0, and one
@@ -174,10 +164,8 @@ check_points() { # POINT:ACTION:NTH,...
 points="the table"
 table | cut -d' ' -f1 | LC_ALL=C sort >"$work/named"
 sh tests/fault/chaos_check_points.sh --list >"$work/listed"
-cmp -s "$work/named" "$work/listed" || {
-    diff "$work/named" "$work/listed"
+diff "$work/named" "$work/listed" ||
     fail "the table and the sources have different fail points"
-}
 
 make_corpus base modules docs
 (points_job calm) >"$work/shot.out" 2>&1 || fail "the undisturbed run"

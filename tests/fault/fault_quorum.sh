@@ -8,9 +8,8 @@
 # run must end. No sample may be lost or counted twice, and it must be possible to
 # compute every version again from its record.
 set -u
-pathloom=$1
 . tests/fault/chaos_job.sh
-own_folder "$2"
+begin "$@"
 make_corpus base modules docs
 # In the middle of a task for all workers: the base model has 8 steps, a phase has 100.
 mkdir "$work/once"
@@ -22,19 +21,16 @@ await_stopped
 sleep 1 # the hub still answers requests that the worker sent before it was stopped
 held=$(held_by run "$name")
 [ "$held" -gt 0 ] && [ "$held" -lt 4 ] || fail "$name holds $held paths"
-tries=3000
-until [ "$(finished run 6)" -ge $((4 - held)) ]; do
-    tries=$((tries - 1))
-    [ "$tries" -gt 0 ] || fail "only $(finished run 6) paths end while a worker is stopped"
-    kill -0 "$job" 2>/dev/null || fail "the run ended while a worker was stopped"
-    sleep 0.1
-done
-[ "$(finished run 6)" -eq $((4 - held)) ] || fail "paths of the stopped worker ended"
+others_ended() {
+    paths=$(finished run 6)
+    [ "$paths" -ge $((4 - held)) ]
+}
+await_in_job 300 "too few paths end while a worker is stopped" \
+    "the run ended while a worker was stopped" others_ended
+[ "$paths" -eq $((4 - held)) ] || fail "paths of the stopped worker ended"
 kill -CONT "$stopped"
-wait "$job" || fail "the run"
-job=
-"$pathloom" data coverage mix --run "$work/run" >"$work/coverage.out" 2>&1 ||
-    fail "data coverage"
+job_ends "the run"
+passes coverage "data coverage" "$pathloom" data coverage mix --run "$work/run"
 grep -q 'more records were left out by quorums' "$work/coverage.out" ||
     fail "data coverage does not show the updates that were left out"
 grep -q 'update.dropped' "$work/run/log/$name.log" ||

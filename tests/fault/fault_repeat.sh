@@ -50,14 +50,9 @@ disturb() { # folder, launcher pid, kills
         random 10
         sleep "0.1$value"
         lose_states "$1"
-        pick worker worker worker hub home
-        choices=$(members "$2" "$choice")
-        [ -n "$choices" ] || continue
-        # shellcheck disable=SC2086 # the process ids are several words
-        pick $choices
         # Further kills are rare: else a slow machine would only start processes.
         [ "$shots" -lt "$3" ] || { sleep 1 && [ "$(n_repeated "$1")" -eq 0 ]; } || continue
-        kill -9 "$choice" 2>/dev/null && shots=$((shots + 1))
+        kill_one_of "$2" worker worker worker hub home && shots=$((shots + 1))
     done
 }
 
@@ -85,10 +80,8 @@ same() { # name, k, options
     wait "$job" || fail "the run whose processes were killed"
     facts_of_run "$case.calm"
     facts_of_run "$case.shot"
-    cmp -s "$work/$case.calm.facts" "$work/$case.shot.facts" || {
-        diff "$work/$case.calm.facts" "$work/$case.shot.facts"
+    diff "$work/$case.calm.facts" "$work/$case.shot.facts" ||
         fail "versions or states differ after $shots kills"
-    }
     no_difference "$case.shot"
     repeated=$(n_repeated "$case.shot")
     [ "$repeated" -gt 0 ] || fail "no state was made again after $shots kills"
@@ -114,16 +107,13 @@ for run in calm shot; do
         >"$work/f32.$run.out" 2>&1 || fail "the lengthened run f32.$run"
     facts_of_run "f32.$run"
 done
-cmp -s "$work/f32.calm.facts" "$work/f32.shot.facts" || {
-    diff "$work/f32.calm.facts" "$work/f32.shot.facts"
+diff "$work/f32.calm.facts" "$work/f32.shot.facts" ||
     fail "versions or states differ after the run was lengthened"
-}
 
 echo "3. garbage collection between two uploads"
 case=gc
 long="--set train.phases=19 --set train.state_every=10"
-(run_job gc.calm --set train.phases=19) >"$work/gc.calm.out" 2>&1 ||
-    fail "the undisturbed run"
+passes gc.calm "the undisturbed run" run_job gc.calm --set train.phases=19
 # shellcheck disable=SC2086 # $long is several words
 PATHLOOM_FAILPOINT=hub.grant.after@hub:stop:64 run_job gc.shot $long \
     $patient >"$work/gc.shot.out" 2>&1 & # with 16 phases at most
@@ -141,14 +131,11 @@ store gc --run "$work/gc.shot" --keep 1
 store fsck --run "$work/gc.shot"
 "$pathloom" check --run "$work/gc.shot" >"$work/gc.check.out" 2>&1 || fail "check"
 # shellcheck disable=SC2086 # $long is several words
-(run_job gc.shot $long) >"$work/gc.shot.out" 2>&1 ||
-    fail "the run after garbage collection"
+passes gc.shot "the run after garbage collection" run_job gc.shot $long
 facts_of_run gc.calm
 facts_of_run gc.shot
-cmp -s "$work/gc.calm.facts" "$work/gc.shot.facts" || {
-    diff "$work/gc.calm.facts" "$work/gc.shot.facts"
+diff "$work/gc.calm.facts" "$work/gc.shot.facts" ||
     fail "versions or states differ after garbage collection"
-}
 [ "$(n_repeated gc.shot)" -gt 0 ] || fail "no state was made again"
 no_difference gc.shot
 

@@ -27,23 +27,17 @@ PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:100,worker.step.before@worker
     --set outer.method=noloco --set outer.deadline_s=0.3 >"$work/run.out" 2>&1 &
 job=$!
 
-wait_for() { # seconds, paths, phases
-    tries=$(($1 * 5))
-    while [ "$(finished run "$3")" -lt "$2" ]; do
-        tries=$((tries - 1))
-        [ "$tries" -gt 0 ] || fail "only $(finished run "$3") of $2 paths have $3 phases"
-        kill -0 "$job" 2>/dev/null || fail "the run ended while a worker was stopped"
-        sleep 0.2
-    done
+others_ended() {
+    [ "$(finished run $phases)" -ge $((4 - held)) ]
 }
-
 await_stopped
 start=$(date +%s)
 sleep 1 # the hub still answers requests that the worker sent before it was stopped
 held=$(held_by run "$name")
 # The paths of the stopped worker do not continue. All other paths must end.
 [ "$held" -gt 0 ] && [ "$held" -lt 4 ] || fail "$name holds $held paths"
-wait_for 200 $((4 - held)) $phases
+await_in_job 200 "fewer than $((4 - held)) paths have $phases phases" \
+    "the run ended while a worker was stopped" others_ended
 took=$(($(date +%s) - start))
 kill -0 "$stopped" 2>/dev/null || fail "the stopped worker is gone"
 [ "$(finished run $phases)" -eq $((4 - held)) ] || fail "paths of the stopped worker ended"

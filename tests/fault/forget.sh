@@ -7,13 +7,9 @@
 # usage: forget.sh PATHLOOM CHAOS_LEDGER WORKFOLDER TEXT_TRACES [SEED]
 # shellcheck disable=SC2034,SC2154 # some variables belong to chaos_job.sh
 set -u
-pathloom=$1
-ledger=$2
-traces=$4
-seed=${5:-$(date +%s)}
-echo "seed $seed"
 . tests/fault/chaos_job.sh
-own_folder "$3"
+begin_seeded "$1" "$2" "$3" "${5-}"
+traces=$4
 
 kept="--set store.keep_states=true --set store.keep_updates=true --set store.keep_momentum=true"
 # A phase has few, short samples, so that some documents are drawn for the first time in
@@ -70,10 +66,7 @@ same() { # folder that does not change any more, folder
 }
 
 proven() { # folder, what was made from the text and stays
-    ask check --run "$work/$1" --recompute all || {
-        cat "$work/ask.out"
-        fail "check of $1"
-    }
+    succeeds "check of $1" check --run "$work/$1" --recompute all
     says "^forgotten *unproven.* ($2 made from the text of forgotten documents"
     ask store fsck --run "$work/$1" || fail "fsck of $1"
     ask data coverage --run "$work/$1" || fail "coverage of $1"
@@ -157,12 +150,8 @@ leaves() { # folder; prints how many files and blobs have the text or its tokens
 ask store backup "$work/saved" --job --run "$work/gone" || fail "backup"
 [ "$(leaves gone)" -gt 2 ] && [ "$(leaves saved)" -gt 2 ] ||
     fail "the text is not found before it is forgotten"
-"$pathloom" forget "$document" --purge --run "$work/gone" >"$work/gone.out" 2>&1 ||
-    fail "forget --purge"
-ask store backup "$work/saved" --job --force --run "$work/gone" || {
-    cat "$work/ask.out"
-    fail "a second backup"
-}
+passes gone "forget --purge" "$pathloom" forget "$document" --purge --run "$work/gone"
+succeeds "a second backup" store backup "$work/saved" --job --force --run "$work/gone"
 for folder in gone saved; do
     [ "$(leaves $folder)" -eq 0 ] || {
         cat "$work/traces.out"
@@ -215,22 +204,19 @@ while [ $kills -lt 9 ]; do
     nobody_is_left shot || fail "processes are left behind"
 done
 job=''
-"$pathloom" forget "$document" --purge --run "$work/shot" >"$work/shot.out" 2>&1 ||
-    fail "forget after $kills kills"
+passes shot "forget after $kills kills" "$pathloom" forget "$document" --purge --run "$work/shot"
 [ ! -e "$work/shot/forgotten" ] || fail "the old store is still there"
 same never shot
 proven shot "base model, router and tokenizer were"
 
 again divided
 "$pathloom" homes set 2 --run "$work/divided" >"$work/divided.out" 2>&1 || fail "homes set"
-"$pathloom" forget "$document" --run "$work/divided" >"$work/divided.out" 2>&1 ||
-    fail "forget after homes set"
+passes divided "forget after homes set" "$pathloom" forget "$document" --run "$work/divided"
 same never divided
 
 echo "4. forget --from start, and a run that keeps no states"
 again start
-"$pathloom" forget "$document" --from start --run "$work/start" >"$work/start.out" 2>&1 ||
-    fail "forget --from start"
+passes start "forget --from start" "$pathloom" forget "$document" --from start --run "$work/start"
 sed 's/paths/start/' "$work/list" >"$work/list.start"
 (forget_job never-start --set data.forget="$work/list.start") >"$work/never.out" 2>&1 ||
     fail "training of the run that never had the document"
@@ -296,8 +282,7 @@ done
 [ -n "$document" ] || fail "no document was drawn before the module was dropped"
 says '^mix~1 .* from its beginning'
 cp -r "$work/drop" "$work/drop-one"
-"$pathloom" forget "$document" --run "$work/drop-one" >"$work/drop-one.out" 2>&1 ||
-    fail "forget after a drop"
+passes drop-one "forget after a drop" "$pathloom" forget "$document" --run "$work/drop-one"
 (drop_job drop-never --set data.forget="$work/drop-one/data/forgotten") \
     >"$work/never.out" 2>&1 || fail "training of the run that never had the document"
 same drop-never drop-one
@@ -317,8 +302,7 @@ take_data calm quorum
 refused 69 'outer.quorum the result of mix depended on timing' \
     "$pathloom" forget "$document" --run "$work/quorum"
 # A run that began with an imported model would need this model again.
-"$pathloom" export --run "$work/calm" --path p00 --out "$work/model" >"$work/ask.out" 2>&1 ||
-    fail "export"
+passes ask "export" "$pathloom" export --run "$work/calm" --path p00 --out "$work/model"
 # shellcheck disable=SC2086 # the list is several words
 (forget_job import $kept --set model.import="$work/model" \
     --set data.tokenizer="$work/calm/data/tokenizer.model") >"$work/import.out" 2>&1 ||
@@ -343,12 +327,7 @@ stopped=$(members "$job" worker)
 kill -STOP $stopped || fail "the workers cannot be stopped"
 "$pathloom" worker --run "$work/two" --backend ref --name second >"$work/second.out" 2>&1 &
 second=$!
-tries=600
-until grep -qs 'worker.joined worker=second ' "$work/two/log/hub.log"; do
-    tries=$((tries - 1))
-    [ $tries -gt 0 ] || fail "the second worker does not join"
-    sleep 0.1
-done
+await 60 "the second worker does not join" grep 'worker.joined worker=second ' "$work/two/log/hub.log"
 # shellcheck disable=SC2086 # as above
 kill -CONT $stopped
 stopped=''

@@ -50,10 +50,8 @@ ask store tag here 2 --run "$run" || fail "a tag of a phase"
 ask eval --run "$run" --at here || fail "eval of the tag"
 ask eval --run "$run" --json || fail "eval"
 says '"finished": *true'
-ask store verify mix~1/L2.E0@2 --tasks --run "$run" || {
-    cat "$work/ask.out"
-    fail "the tasks of mix~1/L2.E0@2 give a different hash"
-}
+succeeds "the tasks of mix~1/L2.E0@2 give a different hash" \
+    store verify mix~1/L2.E0@2 --tasks --run "$run"
 
 echo "2. killed"
 kills=0 again=0
@@ -70,15 +68,9 @@ while :; do
     while [ "$again" -gt 2 ] && [ "$kills" -lt 6 ] && kill -0 "$job" 2>/dev/null; do
         random 30
         sleep "0.$((20 + value))"
-        pick worker worker hub home launcher
-        who=$choice
-        set -- "$job"
-        [ "$who" = launcher ] || set -- $(members "$job" "$who")
-        [ $# -gt 0 ] || continue
-        pick "$@"
-        kill -9 "$choice" 2>/dev/null || continue
+        kill_one_of "$job" worker worker hub home launcher || continue
         kills=$((kills + 1))
-        [ "$who" != launcher ] || break
+        [ "$role" != launcher ] || break
     done
     code=0
     wait "$job" || code=$?
@@ -93,10 +85,8 @@ echo "3. a finished run is lengthened and freezes more"
 ask train --out "$run" --set train.phases=+2 --set train.freeze=embed,3:L1.E0,4:head &&
     fail "freezing from a phase that is over was not refused"
 says 'train.freeze'
-ask train --out "$run" --set train.phases=+2 --set train.freeze=embed,3:L1.E0,6:none,6:head || {
-    cat "$work/ask.out"
-    fail "training of two more phases"
-}
+succeeds "training of two more phases" train --out "$run" --set train.phases=+2 \
+    --set train.freeze=embed,3:L1.E0,6:none,6:head
 says '^more     mix~2 continues mix~1 after 0 of its 3 phases: 5 phases on the same shards'
 [ "$(newest mix~2/head.E0)" = 0 ] || fail "the frozen head was trained"
 [ "$(newest mix~2/embed.E0)" = 5 ] || fail "the embedding is still frozen"

@@ -21,24 +21,6 @@ typedef struct look {
     double worst;
 } look;
 
-static pl_status read_arm(look *l, const char *name)
-{
-    char object[PL_MODULE_NAME_MAX];
-    pl_object found;
-    pl_buf bytes = {0};
-    pl_status status = PL_OK;
-    snprintf(object, sizeof object, "arm/%s", name);
-    PL_TRY(pl_store_get_object(l->store, object, &found));
-    pl_buf_reserve(&bytes, (size_t)found.bytes);
-    PL_TRY(
-        pl_store_read_blob(l->store, &found.blob, 0, (size_t)found.bytes, bytes.data));
-    PL_TRY(pl_arm_decode(bytes.data, (size_t)found.bytes, &l->arm));
-    PL_TRY(pl_topology_create(&l->arm.shape, &l->arm.spec, &l->topology));
-done:
-    pl_buf_destroy(&bytes);
-    return status;
-}
-
 /* Adds to `sum` the parameters with which (path, replica) began its last phase. */
 static pl_status add_holder(look *l, int slot, int path, int replica, double *sum)
 {
@@ -121,7 +103,7 @@ int main(int argc, char **argv)
         return 64;
     }
     PL_TRY(pl_store_open(argv[1], PL_STORE_READ, &l.store));
-    PL_TRY(read_arm(&l, argv[2]));
+    PL_TRY(pl_read_arm(l.store, argv[2], &l.arm, &l.topology));
     for (int m = 0; m < pl_topology_n_modules(l.topology); m++)
         if (pl_arm_method(&l.arm, l.topology, m).method == PL_METHOD_NOLOCO)
             PL_TRY(look_at(&l, m));

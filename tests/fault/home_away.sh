@@ -23,20 +23,14 @@ take_data calm away
 PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:300 \
     run away --set workers.patience_s=5 >"$work/away.out" 2>&1 &
 job=$!
-tries=2400
-until grep -qs 'task.done task=mix/.* phase=0 ' "$work/away/log/hub.log"; do
-    tries=$((tries - 1))
-    [ "$tries" -gt 0 ] || fail "no path finishes its first phase"
-    kill -0 "$job" 2>/dev/null || fail "the job ended before the home was stopped"
-    sleep 0.05
-done
+await_in_job 120 "no path finishes its first phase" "the job ended before the home was stopped" \
+    grep 'task.done task=mix/.* phase=0 ' "$work/away/log/hub.log"
 stopped=$(members "$job" home)
 kill -STOP "$stopped" || fail "no home"
 sleep 15 # three times the patience
 kill -CONT "$stopped"
 stopped=''
-wait "$job" || fail "the job ended with $?"
-job=''
+job_ends
 ! grep -h 'task.abandoned.*the task was cancelled' "$work"/away/log/worker*.log ||
     fail "a phase was trained in vain"
 same_facts calm away || fail "versions or states differ"

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- dice ---- */
 uint32_t dice_roll(dice *d, uint32_t below)
@@ -160,63 +161,41 @@ static const char *name_of(named name, const known *k)
 
 static const char *text_of(uint16_t tag, const known *k)
 {
-    switch (tag) {
-    case PL_TAG_TEXT:
-        return k->text;
-    case PL_TAG_ROLE:
-        return "worker";
-    case PL_TAG_DEVICE:
-        return k->device;
-    case PL_TAG_ADDRESS:
-        return k->address;
-    case PL_TAG_MODULE:
-        return k->module;
-    case PL_TAG_TASK:
-        return k->path;
-    case PL_TAG_CODEC:
-        return k->codec;
-    case PL_TAG_RELEASE:
-        return PL_VERSION;
-    default:
-        return NULL;
-    }
+    const struct {
+        uint16_t tag;
+        const char *text;
+    } texts[] = {{PL_TAG_TEXT, k->text},     {PL_TAG_ROLE, "worker"},
+                 {PL_TAG_DEVICE, k->device}, {PL_TAG_ADDRESS, k->address},
+                 {PL_TAG_MODULE, k->module}, {PL_TAG_TASK, k->path},
+                 {PL_TAG_CODEC, k->codec},   {PL_TAG_RELEASE, PL_VERSION}};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        if (texts[i].tag == tag)
+            return texts[i].text;
+    return NULL;
 }
 
 static bool number_of(uint16_t tag, bool is_number, const known *k, uint64_t *out)
 {
-    switch (tag) {
-    case PL_TAG_PATH:
-        *out = (uint64_t)k->index;
-        return true;
-    case PL_TAG_REPLICA:
-        *out = (uint64_t)k->replica;
-        return true;
-    case PL_TAG_PHASE:
-        *out = (uint64_t)k->phase;
-        return true;
-    case PL_TAG_VERSION:
-        *out = k->version;
-        return true;
-    case PL_TAG_FIRST_SAMPLE:
-        *out = k->first_sample;
-        return true;
-    case PL_TAG_SAMPLES:
-        *out = k->samples;
-        return true;
-    case PL_TAG_PID:
-        *out = k->pid;
-        return true;
-    case PL_TAG_AUDIT:
-    case PL_TAG_MEETING:
-        *out = 1;
-        return true;
-    case PL_TAG_STATUS:
-        *out = PL_ERR_NUMERIC;
-        return true;
-    default:
-        *out = 0;
-        return is_number;
-    }
+    const struct {
+        uint16_t tag;
+        uint64_t number;
+    } numbers[] = {{PL_TAG_PATH, (uint64_t)k->index},
+                   {PL_TAG_REPLICA, (uint64_t)k->replica},
+                   {PL_TAG_PHASE, (uint64_t)k->phase},
+                   {PL_TAG_VERSION, k->version},
+                   {PL_TAG_FIRST_SAMPLE, k->first_sample},
+                   {PL_TAG_SAMPLES, k->samples},
+                   {PL_TAG_PID, k->pid},
+                   {PL_TAG_AUDIT, 1},
+                   {PL_TAG_MEETING, 1},
+                   {PL_TAG_STATUS, PL_ERR_NUMERIC}};
+    *out = 0;
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (numbers[i].tag == tag) {
+            *out = numbers[i].number;
+            return true;
+        }
+    return is_number;
 }
 
 static bool is_real(uint16_t tag)
@@ -503,6 +482,47 @@ void fuzz_demand(bool truth, const char *what)
         return;
     fprintf(stderr, "%s: %s\n", what, pl_last_error());
     abort();
+}
+
+void demand_ok(pl_status status, const char *what)
+{
+    fuzz_demand(status == PL_OK, what);
+}
+
+void fuzz_prepare(const char *name, char folder[PL_PATH_MAX], pl_socket **listens)
+{
+    char bound[PL_ADDRESS_MAX], at[PL_ADDRESS_MAX];
+    snprintf(folder, PL_PATH_MAX, "%s/pl-fuzz-%s-XXXXXX",
+             access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp", name);
+    fuzz_demand(mkdtemp(folder) != NULL, "a folder cannot be made");
+    snprintf(at, sizeof at, "ipc://%.100s/%s", folder, name);
+    demand_ok(pl_wire_bind(at, listens, bound), "a socket cannot be bound");
+    pl_log_open("fuzz", PL_LOG_ERROR, false);
+}
+
+pl_peer fuzz_peer(int sender, pl_key_role role)
+{
+    pl_peer peer = {.len = 5, .role = role};
+    memset(peer.id, 'a' + sender, peer.len);
+    memset(peer.key.bytes, 1 + sender, sizeof peer.key.bytes);
+    return peer;
+}
+
+void fuzz_lease(const pl_lease_secret *secret, const char *arm, int path, int sender,
+                known *k)
+{
+    pl_sealed_lease sealed;
+    pl_lease lease = {.path = path,
+                      .phase = k->phase,
+                      .token = k->token,
+                      .key = fuzz_peer(sender, PL_AS_WORKER).key};
+    pl_copy_text(lease.arm, sizeof lease.arm, arm);
+    pl_copy_text(lease.worker, sizeof lease.worker, k->worker);
+    pl_copy_text(lease.device, sizeof lease.device, k->device);
+    pl_lease_seal(secret, &lease, &sealed);
+    memcpy(k->lease, sealed.bytes, sealed.len);
+    k->lease_len = sealed.len;
+    k->task_key = sealed.key;
 }
 
 void fuzz_arm(pl_arm *arm, pl_topology **topology)

@@ -81,3 +81,13 @@ void fuzz_arm(pl_arm *arm, pl_topology **topology);
 /* If `truth` is false, prints `what` and the last error and ends the program, so that
  * the fuzzer keeps the input. */
 void fuzz_demand(bool truth, const char *what);
+void demand_ok(pl_status status, const char *what);
+/* Makes a folder, in memory if this machine has a folder in memory, and binds a socket
+ * with this name in it. */
+void fuzz_prepare(const char *name, char folder[PL_PATH_MAX], pl_socket **listens);
+/* Each sender has an id and a key of its own. */
+pl_peer fuzz_peer(int sender, pl_key_role role);
+/* Seals a lease of the sender with worker, device, phase and token of `k`, and notes it
+ * there. */
+void fuzz_lease(const pl_lease_secret *secret, const char *arm, int path, int sender,
+                known *k);

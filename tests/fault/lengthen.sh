@@ -34,8 +34,7 @@ begins_as() { # module of the chapter, version of the chapter before
 draws() { # folder, phases of a path in all; the ends of the drawn phases must follow
     folder=$1 all=$2
     shift 2
-    "$pathloom" page --run "$work/$folder" --report "$work/page.html" >"$work/page.out" 2>&1 ||
-        fail "the report"
+    passes page "the report" "$pathloom" page --run "$work/$folder" --report "$work/page.html"
     ends=$(sed -n 's/.*class="s0 line" d="\([^"]*\)".*/\1/p' "$work/page.html" | head -n 1 |
         sed 's/M/\n| /g; s/L/\n/g' |
         awk -v all="$all" '$1 == "|" { printf " |"; $1 = $2 }
@@ -66,14 +65,9 @@ mix@3 mix@2 mix@1 mix@0 " ] || fail "the log lists versions after those that wer
 draws calm 9 '| 1 2 3 4 5 6 | 4 5 6 7 | 5 6 7 8 | 5 6 7 8 9'
 objects=$("$pathloom" store ls --objects state/ --run "$run" | grep -c 'state/mix/p.*/3')
 [ "$objects" -eq 4 ] || fail "$objects states of mix were kept, not 4"
-ask check --run "$run" || {
-    cat "$work/ask.out"
-    fail "check"
-}
-ask store verify mix~2/L1.E1@2 --tasks --run "$run" || {
-    cat "$work/ask.out"
-    fail "the tasks of mix~2/L1.E1@2 give a different hash"
-}
+succeeds "check" check --run "$run"
+succeeds "the tasks of mix~2/L1.E1@2 give a different hash" \
+    store verify mix~2/L1.E1@2 --tasks --run "$run"
 ask store fsck --run "$run" || fail "fsck"
 ask data coverage --run "$run" || fail "coverage"
 facts calm || fail "the store cannot be read"
@@ -96,12 +90,7 @@ for n in 1 2 3; do
         while [ "$point" = random ] && kill -0 "$job" 2>/dev/null; do
             random 30
             sleep "0.$((20 + value))"
-            pick worker worker hub home
-            # shellcheck disable=SC2046 # several process ids
-            set -- $(members "$job" "$choice")
-            [ $# -gt 0 ] || continue
-            pick "$@"
-            kill -9 "$choice" 2>/dev/null && kills=$((kills + 1))
+            kill_one_of "$job" worker worker hub home && kills=$((kills + 1))
             [ "$kills" -lt $((n * 6)) ] || break
         done
         code=0
@@ -117,10 +106,7 @@ done
 job=''
 unset PATHLOOM_FAILPOINT
 same_facts calm shot || fail "the bytes differ after $kills kills"
-ask check --run "$work/shot" || {
-    cat "$work/ask.out"
-    fail "check after $kills kills"
-}
+succeeds "check after $kills kills" check --run "$work/shot"
 
 echo "3. the third chapter has other paths"
 run=$work/parts
@@ -128,18 +114,14 @@ cp -r "$run" "$work/fewer"
 "$pathloom" train --out "$run" --set train.phases=+1 --set topology.split=8:4x4 \
     >"$work/parts.out" 2>&1 || fail "it was not lengthened with a split"
 begins_as mix~3/L1.E3 mix~2/L1.E1@0
-ask store verify mix~3/L1.E3@1 --tasks --run "$run" || {
-    cat "$work/ask.out"
-    fail "the tasks of mix~3/L1.E3@1 give a different hash"
-}
+succeeds "the tasks of mix~3/L1.E3@1 give a different hash" \
+    store verify mix~3/L1.E3@1 --tasks --run "$run"
 run=$work/fewer
 "$pathloom" train --out "$run" --set train.phases=+1 --set topology.graft=8:drop:L2.E0 \
     >"$work/fewer.out" 2>&1 || fail "it was not lengthened with fewer paths"
 begins_as mix~3/L1.E1 mix~2/L1.E1@0
-ask store verify mix~3/L1.E1@1 --tasks --run "$run" || {
-    cat "$work/ask.out"
-    fail "the tasks of mix~3/L1.E1@1 give a different hash"
-}
+succeeds "the tasks of mix~3/L1.E1@1 give a different hash" \
+    store verify mix~3/L1.E1@1 --tasks --run "$run"
 
 echo "4. a rollback gives the phases up that a longer run would continue"
 run=$work/back
@@ -149,17 +131,11 @@ job=$!
 modules_reach back 12
 end_held_job INT
 [ $? -eq 130 ] || fail "the job did not stop"
-ask store rollback mix --to 2 --run "$run" || {
-    cat "$work/ask.out"
-    fail "rollback"
-}
+succeeds "rollback" store rollback mix --to 2 --run "$run"
 "$pathloom" train --out "$run" --set workers.ttl_ms=500 >"$work/back.out" 2>&1 || fail "the rest"
 (more back) >"$work/back.out" 2>&1 || fail "it was not lengthened"
 begins_as mix~1/L1.E0 mix/L1.E0@20
-ask check --run "$run" || {
-    cat "$work/ask.out"
-    fail "check after the rollback"
-}
+succeeds "check after the rollback" check --run "$run"
 
 echo "5. the report of streaming draws rounds, not the phases that end with each fragment"
 take_data calm streamed

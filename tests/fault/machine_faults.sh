@@ -9,21 +9,19 @@
 # an undisturbed run. If both workers end each time, the job ends with the error of the
 # machine. The part with the full disk is left out if the machine does not permit mounts.
 set -u
-pathloom=$1
 . tests/support/job.sh
-own_folder "$2"
+begin "$@"
 make_corpus base corpus
 
 run() { # folder, options
     small_job "$@" --set train.tau=20 --set train.phases=6 --set train.base_steps=10
 }
 check() { # folder
-    versions --run "$work/$1" >"$work/$1.hashes"
+    hashes "$1"
     cmp "$work/calm.hashes" "$work/$1.hashes" || fail "the hashes of $1 differ"
 }
 (run calm) >"$work/calm.out" 2>&1 || fail "the undisturbed run"
-versions --run "$work/calm" >"$work/calm.hashes"
-[ -s "$work/calm.hashes" ] || fail "no module"
+hashes calm
 
 take_data calm once
 mkdir "$work/points"
@@ -53,19 +51,12 @@ export PATHLOOM_FAILPOINT
 (run open --workers 1 --set net.encrypt=on) >"$work/open.out" 2>&1 &
 job=$!
 unset PATHLOOM_FAILPOINT
-tries=1200
-until grep -q 'worker-1 cannot work on this machine .* (7 restarts so far)' "$work/open.out"; do
-    tries=$((tries - 1))
-    [ "$tries" -gt 0 ] || fail "the worker is not started again"
-    kill -0 "$job" 2>/dev/null || fail "the job ended with its own worker"
-    sleep 0.1
-done
-tries=600 # the worker ends once more
-until [ "$(grep -c 'process.failed' "$work/open/log/worker-1.log")" -ge 8 ]; do
-    tries=$((tries - 1))
-    [ "$tries" -gt 0 ] || fail "the worker does not end for the eighth time"
-    sleep 0.1
-done
+await_in_job 120 "the worker is not started again" "the job ended with its own worker" \
+    grep 'worker-1 cannot work on this machine .* (7 restarts so far)' "$work/open.out"
+eight_ends() { # it ends once more
+    [ "$(grep -c 'process.failed' "$work/open/log/worker-1.log")" -ge 8 ]
+}
+await 60 "the worker does not end for the eighth time" eight_ends
 sleep 1
 kill -0 "$job" 2>/dev/null || fail "the job ended with its own worker, although others may join"
 kill "$job"
@@ -82,13 +73,8 @@ mount -t tmpfs -o size=20k tmpfs "$work/full/cache" 2>/dev/null || exit 77
 (small_job full --workers 1 --set train.tau=20 --set train.phases=6 \
     --set train.base_steps=10) >"$work/full.out" 2>&1 &
 job=$!
-tries=600
-until grep -q 'worker-1 gets no task for .* s: .*No space left' "$work/full.out"; do
-    tries=$((tries - 1))
-    kill -0 $job 2>/dev/null || fail "a full disk ended the job"
-    [ "$tries" -gt 0 ] || fail "train does not say that the disk is full"
-    sleep 0.1
-done
+await_in_job 60 "train does not say that the disk is full" "a full disk ended the job" \
+    grep 'worker-1 gets no task for .* s: .*No space left' "$work/full.out"
 sleep 1 # before, the third failure ended the job within this time
 kill -0 $job 2>/dev/null || fail "a full disk ended the job"
 # With the source, mount takes no options (the user's number) from the table of mounts.

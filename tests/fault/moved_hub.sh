@@ -16,11 +16,10 @@ PATH=$PATH:/usr/sbin:/sbin
 here=10.77.0.1
 moved=10.77.0.3
 there=10.77.0.2
-. tests/support/script.sh
+. tests/support/job.sh
 [ "${1-}" = --inside ] || enter_network --mount "$@"
 shift
-pathloom=$1
-own_folder "$2"
+begin "$@"
 mkdir "$work/corpus" "$work/second"
 . tests/support/by_hand.sh
 
@@ -34,11 +33,7 @@ second_machine 900
 
 # ---- the jobs ----
 cp base/*.[ch] "$work/corpus/"
-settings="--set data.vocab=512 --set data.valid_share=0.1 --set model.width=48
-    --set model.heads=2 --set model.blocks=2 --set model.context=64 --set train.batch=4
-    --set train.tau=60 --set train.phases=40 --set train.base_steps=20
-    --set router.prefix=16 --set eval.baselines=none --set eval.max_tokens=500
-    --set eval.sample_tokens=0"
+settings="$small_model --set train.tau=60 --set train.phases=40 --set train.base_steps=20"
 remote="--set workers.local=false --set net.advertise=hub.test
     --set net.hub=tcp://0.0.0.0:7000"
 # shellcheck disable=SC2086 # $settings and $remote are lists of words
@@ -49,12 +44,6 @@ remote="--set workers.local=false --set net.advertise=hub.test
         $remote --set net.home=tcp://0.0.0.0:7001
 }
 job=$pid
-hashes() { # folder
-    "$pathloom" store ls --run "$work/$1" --json |
-        sed -n 's/.*"module": *"\([^"]*\)".*"version": *\([0-9]*\).*"hash": *"\([^"]*\)".*/\1 \2 \3/p' |
-        sort >"$work/$1.hashes"
-    [ -s "$work/$1.hashes" ] || fail "no module in $1"
-}
 hashes alone
 await 600 "no hub" test -s "$work/run/proc/hub.address"
 grep -q '^tcp://hub.test:7000#' "$work/run/proc/hub.address" || fail "the address has no name"
@@ -62,17 +51,13 @@ grep -q '^tcp://hub.test:7000#' "$work/run/proc/hub.address" || fail "the addres
 # ---- first contacts ----
 token=$("$pathloom" key invite --run "$work/run" --uses 3) || fail "key invite"
 token=${token#pathloom join }
-refused() { # name, exit code, words of the message, token
-    "$second" timeout 120 "$pathloom" join "$4" --key "$work/second/$1.key" \
-        >"$work/$1.out" 2>&1
-    got=$?
-    [ "$got" -eq "$2" ] || fail "$1: exit code $got, not $2"
-    grep -q "$3" "$work/$1.out" || fail "$1: the output does not contain \`$3\`"
+refused_there() { # name, exit code, words of the message, token
+    refused "$2" "$3" "$second" timeout 120 "$pathloom" join "$4" --key "$work/second/$1.key"
     [ ! -e "$work/second/$1.key" ] || fail "$1: a key was made"
 }
 rest=${token#pl1.hub.test:7000}
-refused no-name 69 "no machine with the name nosuchname" "pl1.nosuchname:7000$rest"
-refused no-port 69 "nothing listens at tcp://hub.test:7009" "pl1.hub.test:7009$rest"
+refused_there no-name 69 "no machine with the name nosuchname" "pl1.nosuchname:7000$rest"
+refused_there no-port 69 "nothing listens at tcp://hub.test:7009" "pl1.hub.test:7009$rest"
 echo "a wrong name and a closed port have different sentences"
 
 # ---- two workers; a backup; the first machine is lost ----
@@ -84,8 +69,7 @@ start two "$second" "$pathloom" join "$token" --name two --key "$work/second/two
 two=$pid
 await 600 "phase 2 is not reached" sh -c \
     "grep -q 'lease.granted task=mix.*phase=2' '$work/run/log/hub.log'"
-"$pathloom" store backup "$work/backup" --job --run "$work/run" >"$work/backup.out" 2>&1 ||
-    fail "store backup"
+passes backup "store backup" "$pathloom" store backup "$work/backup" --job --run "$work/run"
 for secret in keys keys/hub.key keys/admin.key; do
     [ "$(stat -c %a "$work/backup/$secret")" = "$(stat -c %a "$work/run/$secret")" ] ||
         fail "the mode of $secret in the backup"
@@ -113,10 +97,8 @@ echo "the machine with hub and home is lost; the workers wait"
 ip addr del "$here/24" dev near
 ip addr add "$moved/24" dev near
 printf '127.0.0.1 localhost\n%s hub.test\n' "$moved" >"$work/hosts"
-"$pathloom" store restore "$work/backup" --job --run "$work/again" >"$work/restore.out" 2>&1 ||
-    fail "store restore"
-"$pathloom" store restore "$work/backup" --job --run "$work/again" >"$work/twice.out" 2>&1
-[ $? -eq 73 ] || fail "a second restore replaced the run without --force"
+passes restore "store restore" "$pathloom" store restore "$work/backup" --job --run "$work/again"
+refused 73 '' "$pathloom" store restore "$work/backup" --job --run "$work/again"
 # shellcheck disable=SC2086
 start again "$pathloom" train --out "$work/again" $remote --set net.home=tcp://0.0.0.0:7003
 job=$pid

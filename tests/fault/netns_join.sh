@@ -15,11 +15,10 @@ set -u
 PATH=$PATH:/usr/sbin:/sbin
 here=10.77.0.1
 there=10.77.0.2
-. tests/support/script.sh
+. tests/support/job.sh
 [ "${1-}" = --inside ] || enter_network "" "$@"
 shift
-pathloom=$1
-own_folder "$2"
+begin "$@"
 mkdir "$work/corpus"
 run=$work/run
 . tests/support/by_hand.sh
@@ -32,18 +31,9 @@ cp base/*.[ch] "$work/corpus/"
 train() { # folder, options
     out=$1
     shift
-    exec "$pathloom" train --corpus "$work/corpus" --out "$work/$out" --set data.vocab=512 \
-        --set data.valid_share=0.1 --set model.width=48 --set model.heads=2 \
-        --set model.blocks=2 --set model.context=64 --set train.batch=4 \
-        --set train.tau=25 --set train.phases=16 --set train.base_steps=50 \
-        --set router.prefix=16 --set eval.baselines=none --set eval.max_tokens=2000 \
-        --set eval.sample_tokens=0 "$@"
-}
-hashes() { # folder
-    "$pathloom" store ls --run "$work/$1" --json |
-        sed -n 's/.*"module": *"\([^"]*\)".*"version": *\([0-9]*\).*"hash": *"\([^"]*\)".*/\1 \2 \3/p' |
-        sort >"$work/$1.hashes"
-    [ -s "$work/$1.hashes" ] || fail "no module in $1"
+    # shellcheck disable=SC2086 # $small_model is a list of words
+    exec "$pathloom" train --corpus "$work/corpus" --out "$work/$out" $small_model --set train.tau=25 \
+        --set train.phases=16 --set train.base_steps=50 --set eval.max_tokens=2000 "$@"
 }
 
 (train alone --workers 2) >"$work/alone.out" 2>&1 || fail "the job on one machine"
@@ -61,30 +51,25 @@ job=$!
 children="$children $job"
 
 # ---- workers that are refused ----
-refused() { # name, exit code, words of the message, command on the second machine
-    name=$1
-    code=$2
-    words=$3
+refused_there() { # name, exit code, words of the message, command on the second machine
+    name=$1 code=$2 words=$3
     shift 3
-    "$second" timeout 120 "$@" >"$work/$name.out" 2>&1
-    got=$?
-    [ "$got" -eq "$code" ] || fail "$name: exit code $got, not $code"
-    grep -q "$words" "$work/$name.out" || fail "$name: the output does not contain \`$words\`"
+    refused "$code" "$words" "$second" timeout 120 "$@"
     echo "refused as it should: $name"
 }
 mkdir -p "$work/second"
 "$pathloom" key new "$work/second/stranger.key" >"$work/stranger.pub" || fail "key new"
-refused unknown-key 77 "refuses the key" \
+refused_there unknown-key 77 "refuses the key" \
     "$pathloom" worker --hub "$address" --key "$work/second/stranger.key"
 grep -q "peer.refused.*$(cat "$work/stranger.pub")" "$work/early.out" ||
     fail "the hub did not report the unknown key"
-refused no-key 78 "no key of its own" "$pathloom" worker --hub "$address"
-refused no-encryption 78 "and has no key" "$pathloom" worker --hub "${address%%#*}"
-refused wrong-server 77 "ends every handshake" "$pathloom" worker \
+refused_there no-key 78 "no key of its own" "$pathloom" worker --hub "$address"
+refused_there no-encryption 78 "and has no key" "$pathloom" worker --hub "${address%%#*}"
+refused_there wrong-server 77 "ends every handshake" "$pathloom" worker \
     --hub "${address%%#*}#$(cat "$work/stranger.pub")" --key "$work/second/stranger.key"
 cp "$work/second/stranger.key" "$work/second/open.key"
 chmod 644 "$work/second/open.key"
-refused open-file 77 "chmod 600" \
+refused_there open-file 77 "chmod 600" \
     "$pathloom" worker --hub "$address" --key "$work/second/open.key"
 
 # ---- two commands ----
@@ -92,7 +77,7 @@ command=$("$pathloom" key invite --run "$run" --name guest) || fail "key invite"
 token=${command#pathloom join }
 start worker "$second" "$pathloom" join "$token" --name guest --patience-s 60
 await 600 "the worker does not work" grep -q "worker=guest" "$work/early.out"
-refused used-token 77 "the hub refuses the token: it was used already" "$pathloom" join "$token" \
+refused_there used-token 77 "the hub refuses the token: it was used already" "$pathloom" join "$token" \
     --key "$work/second/third.key"
 await 600 "nothing is done" sh -c \
     "'$pathloom' status --run '$run' --json | grep -q '\"tasks\":[1-9]'"
@@ -108,9 +93,9 @@ await 100 "train does not say that the worker was revoked" \
     grep -q '^worker  *guest is gone: its key was revoked' "$work/train.out"
 echo "revoked, and said so on both sides"
 pool=$("$pathloom" key invite --run "$run" --uses 3 --name pool) || fail "key invite"
-refused revoked-with-a-token 77 "was revoked" \
+refused_there revoked-with-a-token 77 "was revoked" \
     "$pathloom" join "${pool#pathloom join }" --name guest
-refused a-taken-name 73 "is in the list with" \
+refused_there a-taken-name 73 "is in the list with" \
     "$pathloom" join "${pool#pathloom join }" --name guest --key "$work/second/third.key"
 "$pathloom" key list --run "$run" | grep -q "^revoked .* guest " ||
     fail "the list does not show the revoked key"
@@ -129,12 +114,7 @@ wait "$pid"
 [ $? -eq 130 ] || fail "a worker that a signal has ended does not end with exit code 130"
 start last "$second" "$pathloom" join "${token#pathloom join }" --name again --patience-s 60 \
     --key "$work/second/again.key"
-left=3000
-while kill -0 "$job" 2>/dev/null; do
-    left=$((left - 1))
-    [ "$left" -gt 0 ] || fail "the job does not end"
-    sleep 0.1
-done
+await 300 "the job does not end" sh -c "! kill -0 $job"
 wait "$job" || fail "the job"
 hashes run
 cmp "$work/alone.hashes" "$work/run.hashes" || fail "the modules differ from those of the job on one machine"

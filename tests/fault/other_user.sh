@@ -9,9 +9,8 @@
 # was killed. A run whose path is too long for a socket works, and so does a run that is
 # told to use the loopback.
 set -u
-pathloom=$1
 . tests/support/script.sh
-own_folder "$2"
+begin "$@"
 mkdir "$work/corpus"
 cp base/*.[ch] "$work/corpus/"
 . tests/support/by_hand.sh

@@ -11,32 +11,15 @@
 #
 # usage: restored_trust.sh PATHLOOM LEDGER WORKFOLDER
 set -u
-pathloom=$1
-ledger=$2
 . tests/fault/chaos_job.sh
-own_folder "$3"
-liar=
+begin_seeded "$@"
+liar='' in_logs='audit\.\|fenced\|task.dropped'
+trap '[ -z "$liar" ] || kill "$liar" 2>/dev/null' EXIT
 
-fail() {
-    echo "FAILED: $1"
-    tail -n 15 "$work"/*.out
-    grep -h 'audit\.\|fenced\|task.dropped' "$work"/*/log/*.log | tail -n 20
-    # shellcheck disable=SC2086 # $stopped is several process ids
-    [ -z "$stopped" ] || kill -CONT $stopped 2>/dev/null
-    [ -z "$job" ] || kill "$job" 2>/dev/null
-    [ -z "$liar" ] || kill "$liar" 2>/dev/null
-    exit 1
-}
-
-await() { # what did not happen, command
-    what=$1 tries=1200
+expect() { # what did not happen, command
+    sentence=$1
     shift
-    until "$@"; do
-        tries=$((tries - 1))
-        [ "$tries" -gt 0 ] || fail "$what"
-        kill -0 "$job" 2>/dev/null || fail "the job ends before: $what"
-        sleep 0.1
-    done
+    await_in_job 120 "$sentence" "the job ends before: $sentence" "$@"
 }
 
 trusting_job() { # folder, options
@@ -71,7 +54,7 @@ echo "1. a lie waits for its audit when the backup is made"
 PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:20 trusting_job run \
     --set workers.ttl_ms=2000 >"$work/run.out" 2>&1 &
 job=$!
-await "the mixture does not begin" grep -qs 'lease.granted task=mix' "$work/run/log/hub.log"
+expect "the mixture does not begin" grep 'lease.granted task=mix' "$work/run/log/hub.log"
 stopped=$(pgrep -P "$job" -f 'pathloom worker' | tr '\n' ' ')
 # shellcheck disable=SC2086 # several process ids
 kill -STOP $stopped
@@ -79,15 +62,14 @@ token=$("$pathloom" key invite --run "$work/run" --name pool 2>/dev/null | sed '
 PATHLOOM_FAILPOINT=worker.update.wrong:error:0 "$pathloom" join "$token" --name liar \
     --key "$work/liar.key" --cache "$work/liar.cache" >"$work/liar.out" 2>&1 &
 liar=$!
-await "no lie waits for an audit" waits_for_audit "$work/run/store"
-"$pathloom" store backup "$work/backup" --job --run "$work/run" >"$work/backup.out" 2>&1 ||
-    fail "store backup"
+expect "no lie waits for an audit" waits_for_audit "$work/run/store"
+passes backup "store backup" "$pathloom" store backup "$work/backup" --job --run "$work/run"
 waits_for_audit "$work/backup/store" || fail "the backup does not have the lie"
 refs "$work/backup/store" | grep -q '^fenced/' && fail "the backup has a fence"
 # shellcheck disable=SC2086
 kill -CONT $stopped
 stopped=
-await "no audit finds the lie" grep -q 'worker.fenced worker=liar' "$work/run/log/hub.log"
+expect "no audit finds the lie" grep -q 'worker.fenced worker=liar' "$work/run/log/hub.log"
 wait "$liar" && fail "the fenced worker ends with exit code 0"
 liar=
 modules_reach run 2
@@ -130,14 +112,12 @@ done
 grep -q 'revoked.*liar\|liar.*revoked' "$work/keys.out" || fail "the key of the liar is allowed again"
 "$pathloom" train --out "$work/run" >"$work/again.out" 2>&1 &
 job=$!
-await "the hub does not start" sh -c \
-    "'$pathloom' status --run '$work/run' >/dev/null 2>&1"
+expect "the hub does not start" "$pathloom" status --run "$work/run"
 token=$("$pathloom" key invite --run "$work/run" --name again 2>/dev/null | sed 's/.* //')
 "$pathloom" join "$token" --name liar --key "$work/liar.key" \
     --cache "$work/liar.cache" >"$work/liar2.out" 2>&1 && fail "the liar joins again"
 grep -q 'revoked\|fenced' "$work/liar2.out" || fail "the liar is not told why it is refused"
-wait "$job" || fail "the restored job does not end"
-job=
+job_ends "the restored job does not end"
 grep -v '^object audit/\|^ref audit/\|^ref draw/\|^ref fenced/\|^ref dropped/' \
     "$work/calm.facts" >"$work/calm.plain"
 facts run || fail "the store of the restored job"

@@ -24,28 +24,11 @@ typedef struct bench {
     int failures;
 } bench;
 
-static pl_status read_arm(bench *b, const char *name, pl_arm *arm,
-                          pl_topology **topology)
-{
-    pl_object object;
-    pl_buf bytes = {0};
-    pl_status status = PL_OK;
-    PL_TRY(pl_store_get_object(b->store, name, &object));
-    pl_buf_reserve(&bytes, (size_t)object.bytes);
-    PL_TRY(pl_store_read_blob(b->store, &object.blob, 0, (size_t)object.bytes,
-                              bytes.data));
-    PL_TRY(pl_arm_decode(bytes.data, (size_t)object.bytes, arm));
-    PL_TRY(pl_topology_create(&arm->shape, &arm->spec, topology));
-done:
-    pl_buf_destroy(&bytes);
-    return status;
-}
-
 static pl_status open_bench(bench *b, const char *folder)
 {
     pl_status status = PL_OK;
     PL_TRY(pl_store_open(folder, PL_STORE_READ, &b->store));
-    PL_TRY(read_arm(b, "arm/mix", &b->arm, &b->topology));
+    PL_TRY(pl_read_arm(b->store, "mix", &b->arm, &b->topology));
     PL_TRY(pl_store_head(b->store, MODULE, &b->v));
 done:
     return status;
@@ -89,7 +72,7 @@ static void check_moments(bench *b)
     memset(&base, 0, sizeof base);
     pl_status status = mean && named ? PL_OK : PL_ERR_NOMEM;
     PL_TRY(status);
-    PL_TRY(read_arm(b, "arm/base", &base, &t));
+    PL_TRY(pl_read_arm(b->store, "base", &base, &t));
     PL_TRY(mean_moments(b, &base, t, n, mean));
     PL_TRY(pl_store_read_blob(b->store, &b->arm.moments, 0, n * sizeof *named, named));
     for (size_t i = 0; i < n; i++) {

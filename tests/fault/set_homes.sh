@@ -6,9 +6,8 @@
 #
 # usage: set_homes.sh PATHLOOM WORKFOLDER
 set -u
-pathloom=$1
 . tests/support/job.sh
-own_folder "$2"
+begin "$@"
 make_corpus base modules outer home net workers docs
 
 train() { # run, options; in a subshell or in the background
@@ -47,8 +46,7 @@ records() { # run
 }
 
 set_homes() { # run, number
-    "$pathloom" homes set "$2" --run "$work/$1" >"$work/verb.out" 2>&1 ||
-        fail "homes set $2"
+    passes verb "homes set $2" "$pathloom" homes set "$2" --run "$work/$1"
 }
 
 # Every home has modules, each is in one home, and nothing of the copy is left.
@@ -152,15 +150,7 @@ home=tcp://127.0.0.1:9
 "$pathloom" hub --run "$work/run" --home $home --home $home --home $home \
     >"$work/hub.out" 2>&1 &
 job=$!
-await_file() {
-    tries=600
-    until [ -s "$work/$1" ]; do
-        tries=$((tries - 1))
-        [ $tries -gt 0 ] || fail "nobody writes $1"
-        sleep 0.1
-    done
-}
-await_file run/proc/hub.address
+await 60 "nobody writes run/proc/hub.address" test -s "$work/run/proc/hub.address"
 refused 75 'hub.* still runs and must be stopped' "$pathloom" homes set 2 --run "$work/run"
 kill "$job"
 wait "$job"
@@ -187,7 +177,7 @@ refused 65 'has never run.*--index 2' "$pathloom" homes set 3 --run "$work/kille
 refused 65 'has never run.*--index 2' "$pathloom" train --out "$work/killed"
 "$pathloom" home --run "$work/killed" --index 2 >"$work/home.out" 2>&1 &
 job=$!
-await_file killed/proc/home-2.address
+await 60 "nobody writes killed/proc/home-2.address" test -s "$work/killed/proc/home-2.address"
 kill "$job"
 wait "$job"
 job=

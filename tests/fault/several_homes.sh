@@ -6,9 +6,8 @@
 #
 # usage: several_homes.sh PATHLOOM WORKFOLDER
 set -u
-pathloom=$1
 . tests/support/job.sh
-own_folder "$2"
+begin "$@"
 make_corpus base modules outer home net workers docs
 
 train() { # run, options; in a subshell or in the background
@@ -41,12 +40,8 @@ mkdir "$work/once"
 PATHLOOM_FAILPOINT=gc.roots.after:stop PATHLOOM_FAILPOINT_ONCE="$work/once" \
     "$pathloom" store gc --run "$work/three" --grace 0 --keep 1 --delete \
     >"$work/verb.out" 2>&1 &
-job=$! stopped=$! tries=600
-until [ -e "$work/once/gc.roots.after" ]; do
-    tries=$((tries - 1))
-    [ $tries -gt 0 ] || fail "gc does not read the tags"
-    sleep 0.1
-done
+job=$! stopped=$!
+await 60 "gc does not read the tags" test -e "$work/once/gc.roots.after"
 refused 75 'locked' "$pathloom" store tag late 1 --run "$work/three"
 kill -CONT "$job"
 wait "$job" || fail "gc after a tag was refused"
@@ -59,8 +54,7 @@ store push "$work/flat" --run "$work/three"
 versions --store "$work/flat" | cmp - "$work/one.versions" || fail "a merged copy differs"
 "$pathloom" data coverage --run "$work/three" >"$work/verb.out" || fail "coverage"
 "$pathloom" check --run "$work/three" >"$work/verb.out" || fail "check"
-"$pathloom" generate --run "$work/three" --prompt "int" --max-tokens 4 \
-    >"$work/verb.out" 2>&1 || fail "generate"
+passes verb "generate" "$pathloom" generate --run "$work/three" --prompt "int" --max-tokens 4
 echo "commands read all parts of the store"
 
 refused 78 'store.homes=3, not 2' "$pathloom" train --out "$work/three" --set store.homes=2
@@ -79,8 +73,7 @@ refused 78 'each with a port of its own' "$pathloom" train --corpus "$work/corpu
 # count on. No worker would send them again.
 cp -r "$work/three" "$work/older"
 cp -r "$work/older/store/home-2" "$work/home-2"
-"$pathloom" train --out "$work/older" --set train.phases=+1 >"$work/verb.out" 2>&1 ||
-    fail "one more phase"
+passes verb "one more phase" "$pathloom" train --out "$work/older" --set train.phases=+1
 rm -r "$work/older/store/home-2"
 mv "$work/home-2" "$work/older/store/home-2"
 refused 65 'home-2 is older than the other homes' "$pathloom" train --out "$work/older"
@@ -177,12 +170,10 @@ training_begins early
 kill -9 "$job"
 wait "$job"
 job=
-tries=600
-while pgrep -f -- "$work/early[/ ]" >/dev/null; do
-    tries=$((tries - 1))
-    [ $tries -gt 0 ] || fail "processes of the killed job do not end"
-    sleep 0.1
-done
+nobody_works() {
+    ! pgrep -f -- "$work/early[/ ]"
+}
+await 60 "processes of the killed job do not end" nobody_works
 store rollback mix --to 0 --run "$work/early"
 "$pathloom" train --out "$work/early" >>"$work/early.out" 2>&1 ||
     fail "training after a rollback to version 0"

@@ -6,9 +6,8 @@
 #
 # usage: signals.sh PATHLOOM WORKFOLDER
 set -u
-pathloom=$1
 . tests/support/job.sh
-own_folder "$2"
+begin "$@"
 make_corpus base corpus
 
 run() { # folder
@@ -18,10 +17,12 @@ run() { # folder
 granted() {
     grep -s 'lease.granted task=mix' "$work/all/log/hub.log" | wc -l
 }
+another_task() { # of the mixture
+    [ "$(granted)" -gt "$before" ]
+}
 
 (run calm) >"$work/calm.out" 2>&1 || fail "the undisturbed run"
-versions --run "$work/calm" >"$work/calm.hashes"
-[ -s "$work/calm.hashes" ] || fail "no module"
+hashes calm
 
 take_data calm all
 for signal in TERM USR1 USR2; do
@@ -32,13 +33,8 @@ for signal in TERM USR1 USR2; do
     setsid sh -c '. tests/support/job.sh; small_job all --set train.tau=250 \
         --set train.phases=10 --set train.base_steps=20 --set workers.ttl_ms=10000' >"$work/$signal.out" 2>&1 &
     job=$!
-    tries=2400
-    until [ "$(granted)" -gt "$before" ]; do # a worker has a task of the mixture
-        tries=$((tries - 1))
-        [ "$tries" -gt 0 ] || fail "$signal: no task is leased"
-        kill -0 "$job" 2>/dev/null || fail "$signal: the job ended before it was told to"
-        sleep 0.05
-    done
+    await_in_job 120 "$signal: no task is leased" "$signal: the job ended before it was told to" \
+        another_task
     for log in hub home worker-1 worker-2; do
         wc -l <"$work/all/log/$log.log" >"$work/$log.lines"
     done
@@ -70,6 +66,6 @@ for signal in TERM USR1 USR2; do
     echo "$signal to all processes: the workers delivered their tasks"
 done
 (run all) >"$work/all.out" 2>&1 || fail "the run after the signals"
-versions --run "$work/all" >"$work/all.hashes"
+hashes all
 cmp "$work/calm.hashes" "$work/all.hashes" || fail "the hashes differ"
 echo "$(wc -l <"$work/all.hashes") modules, the same as without signals"

@@ -7,9 +7,8 @@
 #
 # tests/slurm.sh tests the same scripts with a real Slurm.
 set -u
-pathloom=$1
 . tests/support/script.sh
-own_folder "$2"
+begin "$@"
 mkdir "$work/bin"
 run=$work/run
 cat >"$work/bin/scontrol" <<END
@@ -48,16 +47,6 @@ requeued() { # expected number of requeues, job
     [ "$(grep -cx "requeue $2" "$work/scontrol.log" 2>/dev/null)" -eq "$1" ] ||
         fail "job $2 was not requeued $1 times"
 }
-await() { # what did not happen, command
-    left=1200
-    what=$1
-    shift
-    until "$@" >/dev/null 2>&1; do
-        left=$((left - 1))
-        [ "$left" -gt 0 ] || fail "$what"
-        sleep 0.1
-    done
-}
 
 # ---- there is no job for the workers ----
 ends 137 "no job" batch early 1 workers.sbatch PATHLOOM_WAIT_S=0 PATHLOOM_REQUEUES=2
@@ -72,15 +61,12 @@ echo "no job: the workers were requeued twice, and then ended"
 more="--corpus nowhere"
 ends 66 "no corpus" batch head 2 run.sbatch
 requeued 0 2
-settings="--corpus base --set data.vocab=512 --set data.valid_share=0.1 \
---set model.width=48 --set model.heads=2 --set model.blocks=2 --set model.context=64 \
---set train.batch=4 --set train.tau=25 --set train.phases=30 --set train.base_steps=50 \
---set router.prefix=16 --set eval.baselines=none --set eval.max_tokens=2000 \
---set eval.sample_tokens=0 --set net.advertise=127.0.0.1"
+settings="--corpus base $small_model --set train.tau=25 --set train.phases=30
+    --set train.base_steps=50 --set eval.max_tokens=2000 --set net.advertise=127.0.0.1"
 more=$settings
 batch head 2 run.sbatch &
 head=$!
-await "no hub" test -s "$run/proc/hub.address"
+await 120 "no hub" test -s "$run/proc/hub.address"
 more="--backend nothing"
 ends 78 "a wrong option" batch wrong 3 workers.sbatch
 requeued 0 3
@@ -98,7 +84,7 @@ worker_ready() {
 more=
 batch worker 4 workers.sbatch &
 worker=$!
-await "the worker does not start" worker_ready
+await 120 "the worker does not start" worker_ready
 kill -USR1 "$(shell_of workers.sbatch)"
 ends 137 "a worker at its time limit" wait $worker
 requeued 1 4
@@ -109,7 +95,7 @@ worker=$!
 trained() {
     "$pathloom" status --run "$run" --json | grep -q '"arm": *"mix"[^}]*"tasks_done": *[1-9]'
 }
-await "nothing is trained" trained
+await 120 "nothing is trained" trained
 kill -USR1 "$(shell_of run.sbatch)"
 ends 137 "the head at its time limit" wait $head
 requeued 1 2

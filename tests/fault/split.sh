@@ -65,10 +65,8 @@ ask train --out "$run" --set train.phases=+2 --set topology.split=3:4x4,5:8x8
 says 'topology.split'
 ask train --out "$run" --set topology.split=3:4x4,6:16x4
 [ $? -ne 0 ] || fail "a split without more phases was accepted"
-ask train --out "$run" --set train.more=1,1 --set topology.split=3:4x4,7:16x4 || {
-    cat "$work/ask.out"
-    fail "one more phase, and one with four times as many paths"
-}
+succeeds "one more phase, and one with four times as many paths" \
+    train --out "$run" --set train.more=1,1 --set topology.split=3:4x4,7:16x4
 says '^more     mix~2 continues mix~1 after 0 of its 3 phases: 4 phases on the same shards'
 says '^topology 40 modules and 16 paths of mix~2 become 148 and 64 of mix~3'
 [ "$(hash_of mix~3/L1.E15@0)" = "$(hash_of mix~2/L1.E3@1)" ] || fail "mix~3/L1.E15 does not begin with mix~2/L1.E3"

@@ -5,9 +5,8 @@
 #
 # usage: store_quota.sh PATHLOOM WORKFOLDER
 set -u
-pathloom=$1
 . tests/support/job.sh
-own_folder "$2"
+begin "$@"
 . tests/support/by_hand.sh
 
 quota_job() { # folder, options
@@ -46,8 +45,7 @@ shown() {
 until shown; do sleep 0.2; done
 kill -0 "$job" 2>/dev/null || fail "status never showed the quota"
 let_go worker
-wait "$job" || fail "the run with a quota"
-job=
+job_ends "the run with a quota"
 grep -q '^quota    each home stores at most' "$work/thin.out" || fail "the plan does not name the quota"
 grep -q "store.thinned versions=[1-9][0-9]* stored_bytes=[0-9]* quota_bytes=$quota" \
     "$work/thin/log/home.log" || fail "the home dropped no versions"
@@ -68,8 +66,7 @@ same small
 
 echo "4. two homes, each with a quota"
 quota=$((2 * (all - history) / 3 + history / 6))
-(quota_job two --set store.homes=2 --set store.quota=$quota) >"$work/two.out" 2>&1 ||
-    fail "the run with two homes"
+passes two "the run with two homes" quota_job two --set store.homes=2 --set store.quota=$quota
 grep -q 'store.thinned versions=[1-9]' "$work"/two/log/home*.log || fail "no home dropped versions"
 same two
 

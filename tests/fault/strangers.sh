@@ -6,10 +6,9 @@
 #
 # usage: strangers.sh PATHLOOM WORKFOLDER SERVE_ODD   (in the project's root)
 set -u
-pathloom=$1
 . tests/support/job.sh
 . tests/support/by_hand.sh
-own_folder "$2"
+begin "$@"
 serve_odd=$3
 strangers='' workers=''
 trap 'kill $strangers $workers $job 2>/dev/null' EXIT
@@ -56,8 +55,7 @@ for index in 1 2; do
         >"$work/worker-$index.out" 2>&1 &
     workers="$workers $!"
 done
-wait "$job" || fail "the job ends with $?"
-job=''
+job_ends
 for pid in $strangers; do
     kill -0 "$pid" 2>/dev/null || fail "the strangers have ended: $(cat "$work/strangers.out")"
 done

@@ -8,6 +8,7 @@
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
@@ -15,6 +16,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
 /* Calls `give` with each seed, an input with which fuzzing begins. Most seeds are made
  * by the real encoders. */
 void fuzz_seeds(void (*give)(const void *data, size_t len));
+/* Gives a seed whose first byte is `mode`. */
+static inline void fuzz_give(void (*give)(const void *, size_t), uint8_t mode,
+                             const void *data, size_t len)
+{
+    uint8_t *seed = (uint8_t *)malloc(len + 1);
+    seed[0] = mode;
+    memcpy(seed + 1, data, len);
+    give(seed, len + 1);
+    free(seed);
+}
 /* Optional. fuzz_driver.c calls it after the last input, libFuzzer does not. */
 void fuzz_end(void);
 

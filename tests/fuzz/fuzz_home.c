@@ -8,26 +8,14 @@
  * of a module and the phase of a path must never become lower, also not after a restart
  * from disk. An administrator may move names to another home. So if an administrator is
  * among the senders, versions and phases are not compared. */
-#include "codec/codec.h"
-#include "home/home.h"
-#include "home/home_internal.h"
-#include "net/net.h"
+#include "tests/fuzz/a_home.h"
 #include "tests/fuzz/fuzz.h"
-#include "tests/fault/hostile.h"
 #include "tests/fuzz/reach.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
-enum {
-    STAGING = 1 << 20,
-    STEPS_MAX = 60,
-    SLOTS_MAX = 4,
-    PHASES_MAX = 8,
-    HUB = 3,
-    ADMIN = 5
-};
+enum { STEPS_MAX = 60, SLOTS_MAX = 4, PHASES_MAX = 8, HUB = 3, ADMIN = 5 };
 
 static const pl_key_role roles[] = {PL_AS_WORKER, PL_AS_WORKER, PL_AS_RELAY,
                                     PL_AS_HUB,    PL_AS_INVITE, PL_AS_ADMIN};
@@ -49,11 +37,6 @@ static pl_topology *topology;
 /* what workers send: the update of each slot and phase, and the state of a path */
 static pl_buf updates[SLOTS_MAX][PHASES_MAX], state;
 
-static void demand_ok(pl_status status, const char *what)
-{
-    fuzz_demand(status == PL_OK, what);
-}
-
 /* ---- data that all inputs share ---- */
 static void remove_folder(void)
 {
@@ -64,43 +47,20 @@ static void remove_folder(void)
     (void)pl_remove_tree(folder);
 }
 
-static void make_update(int slot, int phase)
-{
-    pl_codec_part parts[32];
-    const int module = pl_topology_module_of_path(topology, slot, 0);
-    const int n_parts = pl_codec_parts(topology, module, NULL);
-    const size_t n = pl_topology_slot(topology, slot)->n_params;
-    float *update = pl_alloc(n * sizeof *update);
-    fuzz_demand(n_parts <= 32, "a module has too many parts");
-    (void)pl_codec_parts(topology, module, parts);
-    for (size_t i = 0; i < n; i++)
-        update[i] = pl_random_normal((uint64_t)phase, (uint64_t)slot, i) * 1e-2f;
-    demand_ok(pl_codec_encode_module(&arm.outer.codec, parts, n_parts, NULL, update,
-                                     NULL, &updates[slot][phase]),
-              "an update cannot be encoded");
-    pl_free(update);
-}
-
 static void prepare(void)
 {
-    char bound[PL_ADDRESS_MAX], at[PL_ADDRESS_MAX];
     if (listens)
         return;
-    /* a new store for each input, in memory if this machine has a folder in memory */
-    snprintf(folder, sizeof folder, "%s/pl-fuzz-home-XXXXXX",
-             access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
-    fuzz_demand(mkdtemp(folder) != NULL, "a folder cannot be made");
+    fuzz_prepare("home", folder, &listens);
     atexit(remove_folder);
-    pl_join(store_at, folder, "store");
-    snprintf(at, sizeof at, "ipc://%.100s/home", folder);
-    demand_ok(pl_wire_bind(at, &listens, bound), "a socket cannot be bound");
-    pl_log_open("fuzz", PL_LOG_ERROR, false);
+    pl_join(store_at, folder, "store"); /* a new one for each input */
     fuzz_arm(&arm, &topology);
     const int n_slots = pl_topology_n_slots(topology);
     fuzz_demand(n_slots <= SLOTS_MAX && arm.inner.phases <= PHASES_MAX,
                 "the arm is too large");
     for (int i = 0; i < n_slots * PHASES_MAX; i++)
-        make_update(i / PHASES_MAX, i % PHASES_MAX);
+        fuzz_update(&arm, topology, i / PHASES_MAX, (uint64_t)(i % PHASES_MAX),
+                    &updates[i / PHASES_MAX][i % PHASES_MAX]);
     state.len = (size_t)pl_path_state_bytes(&arm, pl_topology_path_params(topology));
     pl_buf_reserve(&state, state.len);
     memset(state.data, 0, state.len);
@@ -109,17 +69,9 @@ static void prepare(void)
 static const pl_lease_secret hub_secret = {{1}};
 
 /* ---- messages ---- */
-static pl_peer peer_of(int sender)
-{
-    pl_peer peer = {.len = 5, .role = roles[sender]};
-    memset(peer.id, 'a' + sender, peer.len);
-    memset(peer.key.bytes, 1 + sender, sizeof peer.key.bytes);
-    return peer;
-}
-
 static void send_as(world *w, int sender, pl_message *m)
 {
-    pl_peer peer = peer_of(sender);
+    pl_peer peer = fuzz_peer(sender, roles[sender]);
     m->epoch = w->h.hub_epoch; /* of the newest hub */
     reach_ask(m);
     if (pl_role_allows(peer.role, m->type) && m->type != PL_MSG_STOP)
@@ -131,22 +83,13 @@ static void send_as(world *w, int sender, pl_message *m)
 /* Makes a lease for the sender's next task of this path, as the hub does. */
 static void lease_for(world *w, int sender, int path, known *k)
 {
-    pl_sealed_lease sealed;
     uint64_t fence = w->h.n_arms > 0 ? w->h.arms[0].paths[path].fence : 0;
     k->token = fence < UINT64_MAX - SENDERS ? fence + 1 + (uint64_t)sender : fence;
     if (w->h.n_arms > 0) {
         home_path *to = &w->h.arms[0].paths[path];
         to->fence = to->valid[sender % 2] = k->token;
     }
-    pl_lease lease = {
-        .path = path, .phase = k->phase, .token = k->token, .key = peer_of(sender).key};
-    pl_copy_text(lease.arm, sizeof lease.arm, arm.name);
-    pl_copy_text(lease.worker, sizeof lease.worker, k->worker);
-    pl_copy_text(lease.device, sizeof lease.device, k->device);
-    pl_lease_seal(&hub_secret, &lease, &sealed);
-    memcpy(k->lease, sealed.bytes, sealed.len);
-    k->lease_len = sealed.len;
-    k->task_key = sealed.key;
+    fuzz_lease(&hub_secret, arm.name, path, sender, k);
 }
 
 /* Uploads a blob and sets k->blob to its hash. If `k` has a lease, the upload happens
@@ -154,15 +97,8 @@ static void lease_for(world *w, int sender, int path, known *k)
 static void put_blob(world *w, int sender, const void *data, size_t bytes, known *k)
 {
     pl_message m;
-    pl_hash *hash = &k->blob;
-    pl_blob_hash(data, bytes, hash);
-    pl_message_init(&m, PL_MSG_PUT_BLOB);
-    pl_put_hash(&m.body, PL_TAG_BLOB, hash);
-    pl_put_u64(&m.body, PL_TAG_TOTAL, bytes);
-    pl_put_u64(&m.body, PL_TAG_OFFSET, 0);
-    if (k->lease_len > 0)
-        pl_put_bytes(&m.body, PL_TAG_LEASE, k->lease, k->lease_len);
-    pl_buf_append(&m.data, data, bytes);
+    pl_blob_hash(data, bytes, &k->blob);
+    fuzz_upload(k, &k->blob, data, bytes, &m);
     send_as(w, sender, &m);
     pl_message_destroy(&m);
 }
@@ -344,31 +280,7 @@ static void judge_audits(world *w, pl_verdict verdict)
 
 static void open_home(world *w)
 {
-    w->options = (pl_home_options){
-        .store = store_at, .norm_gate = 10, .audit = 0.5, .staging_bytes = STAGING};
-    w->h = (home){
-        .options = &w->options,
-        .socket = listens,
-        .draw = {.share = 0.5}, /* a known secret, so that an input is repeatable */
-        .uploads = {.keeper = "the home", .key = "store.staging", .limit = STAGING}};
-    demand_ok(pl_store_open(store_at, PL_STORE_CREATE, &w->h.store),
-              "the store cannot be opened");
-    w->h.epoch = pl_store_epoch(w->h.store);
-    demand_ok(home_load(&w->h), "the home cannot load what it wrote");
-}
-
-static void close_home(world *w)
-{
-    pl_txn_abort(&w->h.txn);
-    for (size_t i = 0; i < w->h.n_answers; i++)
-        pl_message_destroy(&w->h.answers[i].message);
-    pl_free(w->h.answers);
-    pl_free(w->h.room.tickets);
-    pl_buf_destroy(&w->h.state);
-    staging_expire(&w->h.uploads, true);
-    home_free_waiting(&w->h);
-    home_unload(&w->h);
-    pl_store_close(&w->h.store);
+    fuzz_open_home(&w->h, &w->options, store_at, 0.5, listens);
 }
 
 /* Says HELLO as the hub, with the secret with which leases are sealed. */
@@ -392,7 +304,7 @@ static void say_hub_hello(world *w)
 static void start_again(world *w)
 {
     end_group(w);
-    close_home(w);
+    fuzz_close_home(&w->h);
     open_home(w);
     fuzz_demand(w->h.n_secrets == 0, "a home has stored the secret of leases");
     say_hub_hello(w);
@@ -460,7 +372,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
             send_spoilt(&w);
         }
     start_again(&w);
-    close_home(&w);
+    fuzz_close_home(&w.h);
     return 0;
 }
 

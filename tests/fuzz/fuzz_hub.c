@@ -22,7 +22,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 enum {
     WORKERS = 4,
@@ -57,11 +56,6 @@ static pl_buf definition;
 static pl_hash blob;
 static pl_keypair invitation;
 
-static void demand_ok(pl_status status, const char *what)
-{
-    fuzz_demand(status == PL_OK, what);
-}
-
 static void remove_folder(void)
 {
     pl_wire_close(&listens);
@@ -75,19 +69,14 @@ static void remove_folder(void)
 
 static void prepare(void)
 {
-    char bound[PL_ADDRESS_MAX], at[PL_ADDRESS_MAX], secret[PL_INVITE_TEXT];
+    char secret[PL_INVITE_TEXT];
     if (listens)
         return;
-    snprintf(folder, sizeof folder, "%s/pl-fuzz-hub-XXXXXX",
-             access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
-    fuzz_demand(mkdtemp(folder) != NULL, "a folder cannot be made");
+    fuzz_prepare("hub", folder, &listens);
     atexit(remove_folder);
     pl_join(keys_at, folder, "allow");
-    snprintf(at, sizeof at, "ipc://%.100s/hub", folder);
     snprintf(home_at, sizeof home_at, "ipc://%.100s/home", folder);
-    demand_ok(pl_wire_bind(at, &listens, bound), "a socket cannot be bound");
     demand_ok(pl_wire_connect(home_at, &line), "the hub cannot connect to the home");
-    pl_log_open("fuzz", PL_LOG_ERROR, false);
     fuzz_arm(&arm, &topology);
     pl_arm_encode(&arm, &definition);
     pl_blob_hash(definition.data, definition.len, &blob);
@@ -125,13 +114,10 @@ static void name_sender(int sender, char out[PL_TEXT_MAX])
 
 static pl_peer peer_of(int sender)
 {
-    pl_peer peer = {.len = 5,
-                    .role = sender == GUEST   ? PL_AS_INVITE
-                            : sender == ADMIN ? PL_AS_ADMIN
-                                              : PL_AS_WORKER,
-                    .own = sender < OWN || sender == ADMIN};
-    memset(peer.id, 'a' + sender, peer.len);
-    memset(peer.key.bytes, 1 + sender, sizeof peer.key.bytes);
+    pl_peer peer = fuzz_peer(sender, sender == GUEST   ? PL_AS_INVITE
+                                     : sender == ADMIN ? PL_AS_ADMIN
+                                                       : PL_AS_WORKER);
+    peer.own = sender < OWN || sender == ADMIN;
     if (sender == GUEST)
         peer.key = invitation.open;
     return peer;
@@ -231,21 +217,6 @@ pl_status __wrap_pl_wire_send_to(pl_socket *socket, const pl_peer *to,
     return PL_OK;
 }
 
-/* Makes a lease like the one that the sender got with TASK, but with the token in `k`,
- * which may belong to another task. */
-static void lease_for(const world *w, int sender, int path, known *k)
-{
-    pl_sealed_lease sealed;
-    pl_lease lease = {
-        .path = path, .phase = k->phase, .token = k->token, .key = peer_of(sender).key};
-    pl_copy_text(lease.arm, sizeof lease.arm, arm.name);
-    pl_copy_text(lease.worker, sizeof lease.worker, k->worker);
-    pl_copy_text(lease.device, sizeof lease.device, k->device);
-    pl_lease_seal(&w->before, &lease, &sealed);
-    memcpy(k->lease, sealed.bytes, sealed.len);
-    k->lease_len = sealed.len;
-}
-
 static void know(world *w, int sender, int kind, known *k)
 {
     int index = (int)dice_roll(&w->d, FUZZ_PATHS);
@@ -268,9 +239,11 @@ static void know(world *w, int sender, int kind, known *k)
     for (size_t i = 0; i < w->h.n_audits && k->token == 0; i++)
         k->token = w->h.audits[i].lease.token;
     if (k->token == 0)
-        k->token = w->tokens[index];      /* perhaps of the hub before */
-    if (kind == draft_kind(PL_MSG_RENEW)) /* no other message to a hub has a lease */
-        lease_for(w, sender, index, k);
+        k->token = w->tokens[index]; /* perhaps of the hub before */
+    /* No other message to a hub has a lease. It is like the one that the sender got
+     * with TASK, but its token may belong to another task. */
+    if (kind == draft_kind(PL_MSG_RENEW))
+        fuzz_lease(&w->before, arm.name, index, sender, k);
 }
 
 /* If the sender does an audit, `k` is mostly about this audit. */

@@ -91,16 +91,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t len)
     return 0;
 }
 
-static void give_file(void (*give)(const void *, size_t), char mode, const char *path)
+static void give_file(void (*give)(const void *, size_t), uint8_t mode,
+                      const char *path)
 {
-    pl_buf file = {0}, seed = {0};
-    if (pl_read_file(path, &file) == PL_OK) {
-        pl_buf_append(&seed, &mode, 1);
-        pl_buf_append(&seed, file.data, file.len);
-        give(seed.data, seed.len);
-    }
+    pl_buf file = {0};
+    if (pl_read_file(path, &file) == PL_OK)
+        fuzz_give(give, mode, file.data, file.len);
     pl_buf_destroy(&file);
-    pl_buf_destroy(&seed);
 }
 
 static pl_status add_entries(pl_key_list *list, void *context)

@@ -59,15 +59,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t len)
     return 0;
 }
 
-static void give_as(void (*give)(const void *, size_t), uint8_t mode, const pl_buf *b)
-{
-    pl_buf seed = {0};
-    pl_buf_append(&seed, &mode, 1);
-    pl_buf_append(&seed, b->data, b->len);
-    give(seed.data, seed.len);
-    pl_buf_destroy(&seed);
-}
-
 static void seed_submission(void (*give)(const void *, size_t), int n)
 {
     pl_message m;
@@ -85,8 +76,8 @@ static void seed_submission(void (*give)(const void *, size_t), int n)
     }
     pl_message_init(&m, PL_MSG_SUBMIT);
     pl_submission_write(&s, &m);
-    give_as(give, 1, &m.body);
-    give_as(give, 0, &m.body);
+    fuzz_give(give, 1, m.body.data, m.body.len);
+    fuzz_give(give, 0, m.body.data, m.body.len);
     pl_message_destroy(&m);
     pl_submission_clear(&s);
 }
@@ -108,7 +99,7 @@ static void seed_arm(void (*give)(const void *, size_t), pl_method method)
         return;
     tiny_shards(&arm, 4);
     pl_arm_encode(&arm, &bytes);
-    give_as(give, 2, &bytes);
+    fuzz_give(give, 2, bytes.data, bytes.len);
     pl_buf_destroy(&bytes);
     pl_arm_clear(&arm);
 }

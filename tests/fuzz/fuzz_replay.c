@@ -12,20 +12,14 @@
  * be there after every commit and restart, and a phase must not end without all updates
  * of its task. A version must have each of its contributors once. Phases and versions
  * must not fall. Every sequence has an arm of its own, so that many share a store. */
-#include "codec/codec.h"
-#include "home/home.h"
-#include "home/home_internal.h"
-#include "net/net.h"
+#include "tests/fuzz/a_home.h"
 #include "tests/fuzz/fuzz.h"
-#include "tests/fault/hostile.h"
 #include "tests/fuzz/reach.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 enum {
-    STAGING = 1 << 20,
     STEPS_MAX = 120,
     TTL_MS = 1 << 30,
     SLOTS_MAX = 4,
@@ -83,50 +77,11 @@ static int n_arms, n_hubs;
 static uint64_t hub_epoch; /* of the newest hub; 0 until the home has told it */
 static pl_lease_secret secret;
 
-static void demand_ok(pl_status status, const char *what)
-{
-    fuzz_demand(status == PL_OK, what);
-}
-
 /* ---- the home ---- */
-static void open_home(void)
-{
-    options =
-        (pl_home_options){.store = store_at, .norm_gate = 10, .staging_bytes = STAGING};
-    h = (home){
-        .options = &options,
-        .socket = listens,
-        .uploads = {.keeper = "the home", .key = "store.staging", .limit = STAGING}};
-    demand_ok(pl_store_open(store_at, PL_STORE_CREATE, &h.store),
-              "the store cannot be opened");
-    h.epoch = pl_store_epoch(h.store);
-    demand_ok(home_load(&h), "the home cannot load what it wrote");
-}
-
-static void drop_answers(void)
-{
-    for (size_t i = 0; i < h.n_answers; i++)
-        pl_message_destroy(&h.answers[i].message);
-    h.n_answers = 0;
-}
-
-static void close_home(void)
-{
-    pl_txn_abort(&h.txn);
-    drop_answers();
-    pl_free(h.answers);
-    pl_free(h.room.tickets);
-    pl_buf_destroy(&h.state);
-    staging_expire(&h.uploads, true);
-    home_free_waiting(&h);
-    home_unload(&h);
-    pl_store_close(&h.store);
-}
-
 static void remove_folder(void)
 {
     if (h.store)
-        close_home();
+        fuzz_close_home(&h);
     pl_wire_close(&listens);
     pl_topology_destroy(&topology);
     pl_arm_clear(&arm);
@@ -158,36 +113,18 @@ static void make_results(void)
     }
     for (int slot = 0; slot < pl_topology_n_slots(topology); slot++)
         for (int v = 0; v < 2; v++) {
-            pl_codec_part parts[32];
-            const int module = pl_topology_module_of_path(topology, slot, 0);
-            const int n_parts = pl_codec_parts(topology, module, NULL);
-            const size_t n = pl_topology_slot(topology, slot)->n_params;
-            float *update = pl_alloc(n * sizeof *update);
-            fuzz_demand(n_parts <= 32, "a module has too many parts");
-            (void)pl_codec_parts(topology, module, parts);
-            for (size_t i = 0; i < n; i++)
-                update[i] = pl_random_normal((uint64_t)v, (uint64_t)slot, i) * 1e-2f;
-            demand_ok(pl_codec_encode_module(&arm.outer.codec, parts, n_parts, NULL,
-                                             update, NULL, &updates[slot][v]),
-                      "an update cannot be encoded");
+            fuzz_update(&arm, topology, slot, (uint64_t)v, &updates[slot][v]);
             pl_blob_hash(updates[slot][v].data, updates[slot][v].len,
                          &update_hashes[slot][v]);
-            pl_free(update);
         }
 }
 
 static void prepare(void)
 {
-    char bound[PL_ADDRESS_MAX], at[PL_ADDRESS_MAX];
     if (listens)
         return;
-    snprintf(folder, sizeof folder, "%s/pl-fuzz-replay-XXXXXX",
-             access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
-    fuzz_demand(mkdtemp(folder) != NULL, "a folder cannot be made");
+    fuzz_prepare("replay", folder, &listens);
     pl_join(store_at, folder, "store");
-    snprintf(at, sizeof at, "ipc://%.100s/home", folder);
-    demand_ok(pl_wire_bind(at, &listens, bound), "a socket cannot be bound");
-    pl_log_open("fuzz", PL_LOG_ERROR, false);
     fuzz_arm(&arm, &topology);
     fuzz_demand(pl_topology_n_slots(topology) <= SLOTS_MAX &&
                     arm.inner.phases <= PHASES_MAX,
@@ -201,18 +138,10 @@ static const home_arm *the_arm(void)
 }
 
 /* ---- messages ---- */
-static pl_peer peer_of(int sender)
-{
-    pl_peer peer = {.len = 5, .role = roles[sender]};
-    memset(peer.id, 'a' + sender, peer.len);
-    memset(peer.key.bytes, 1 + sender, sizeof peer.key.bytes);
-    return peer;
-}
-
 /* Returns the result if the home answers with SUBMITTED, otherwise -1. */
 static int send_as(int sender, pl_message *m)
 {
-    const pl_peer peer = peer_of(sender);
+    const pl_peer peer = fuzz_peer(sender, roles[sender]);
     const size_t before = h.n_answers;
     pl_reader r;
     if (!pl_role_allows(peer.role, m->type) || m->type == PL_MSG_STOP ||
@@ -265,13 +194,7 @@ static void put_blob(int sender, const pl_buf *bytes, const pl_hash *hash,
     pl_message m;
     if (sender != ADMIN)
         uploaded = bytes;
-    pl_message_init(&m, PL_MSG_PUT_BLOB);
-    pl_put_hash(&m.body, PL_TAG_BLOB, hash);
-    pl_put_u64(&m.body, PL_TAG_TOTAL, bytes->len);
-    pl_put_u64(&m.body, PL_TAG_OFFSET, 0);
-    if (k->lease_len > 0)
-        pl_put_bytes(&m.body, PL_TAG_LEASE, k->lease, k->lease_len);
-    pl_buf_append(&m.data, bytes->data, bytes->len);
+    fuzz_upload(k, hash, bytes->data, bytes->len, &m);
     (void)send_as(sender, &m);
     pl_message_destroy(&m);
 }
@@ -356,7 +279,7 @@ static void grant(world *w)
                  .token = hub_epoch << 32 | ++w->counter,
                  .hub = n_hubs};
     of.token = w->granted[path] = l->token;
-    of.key = peer_of(l->worker).key;
+    of.key = fuzz_peer(l->worker, PL_AS_WORKER).key;
     pl_copy_text(of.arm, sizeof of.arm, arm.name);
     snprintf(of.worker, sizeof of.worker, "worker-%d", l->worker);
     pl_copy_text(of.device, sizeof of.device, "cpu");
@@ -617,8 +540,8 @@ static void start_again(world *w, bool commits)
         end_group(w);
     else
         memcpy(w->accepted, w->durable, sizeof w->durable);
-    close_home();
-    open_home();
+    fuzz_close_home(&h);
+    fuzz_open_home(&h, &options, store_at, 0, listens);
     for (int p = 0; p < FUZZ_PATHS; p++)
         if (w->granted[p])
             tell_fence(w, p);
@@ -659,10 +582,10 @@ static void publish(world *w)
 static void begin(world *w)
 {
     if (h.store && n_arms % ARMS_PER_STORE == 0)
-        close_home();
+        fuzz_close_home(&h);
     if (!h.store) {
         demand_ok(pl_remove_tree(store_at), "an old store cannot be removed");
-        open_home();
+        fuzz_open_home(&h, &options, store_at, 0, listens);
         if (n_arms == 0) /* at exit this comes before the end of RocksDB's own data */
             atexit(remove_folder);
     }

@@ -45,7 +45,7 @@ static void seed_model(void (*give)(const void *, size_t), int vocab, int n_path
     int32_t text[LEN];
     pair_survey survey;
     pl_prefix_lm *lm = NULL;
-    pl_buf bytes = {0}, seed = {0};
+    pl_buf bytes = {0};
     for (uint64_t t = 0; t < LEN; t++)
         text[t] = (int32_t)(pl_random_u32(3, 1, t) % (uint32_t)vocab);
     if (survey_begin(vocab, &survey) != PL_OK)
@@ -54,16 +54,12 @@ static void seed_model(void (*give)(const void *, size_t), int vocab, int n_path
     if (survey_end(&survey, n_paths, &lm) == PL_OK) {
         for (int p = 0; p < n_paths; p++)
             prefix_lm_add(lm, p, text + 8 * p, 8);
-        if (pl_prefix_lm_encode(lm, &bytes) == PL_OK) {
-            pl_buf_append(&seed, "\1", 1);
-            pl_buf_append(&seed, bytes.data, bytes.len);
-            give(seed.data, seed.len);
-        }
+        if (pl_prefix_lm_encode(lm, &bytes) == PL_OK)
+            fuzz_give(give, 1, bytes.data, bytes.len);
     }
     survey_clear(&survey);
     pl_prefix_lm_destroy(&lm);
     pl_buf_destroy(&bytes);
-    pl_buf_destroy(&seed);
 }
 
 void fuzz_seeds(void (*give)(const void *, size_t))

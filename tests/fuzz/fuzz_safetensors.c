@@ -90,16 +90,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t len)
     return 0;
 }
 
-static void give_one(void (*give)(const void *, size_t), uint8_t kind, const void *data,
-                     size_t len)
-{
-    pl_buf seed = {0};
-    pl_buf_append(&seed, &kind, 1);
-    pl_buf_append(&seed, data, len);
-    give(seed.data, seed.len);
-    pl_buf_destroy(&seed);
-}
-
 /* These seeds are written by hand, because no encoder of pathloom writes a file with
  * every type. */
 void fuzz_seeds(void (*give)(const void *, size_t))
@@ -124,12 +114,12 @@ void fuzz_seeds(void (*give)(const void *, size_t))
     pl_buf_append(&file, &n, sizeof n);
     pl_buf_append(&file, header, (size_t)n);
     pl_buf_append(&file, values, 30);
-    give_one(give, 0, file.data, file.len);
+    fuzz_give(give, 0, file.data, file.len);
     file.len -= 30;
     pl_buf_append(&file, "\n", 1); /* marks the end of the header for mend_and_read */
     pl_buf_append(&file, values, 29);
-    give_one(give, 1, file.data, file.len);
-    give_one(give, 2, model, sizeof model - 1);
-    give_one(give, 3, pieces, sizeof pieces);
+    fuzz_give(give, 1, file.data, file.len);
+    fuzz_give(give, 2, model, sizeof model - 1);
+    fuzz_give(give, 3, pieces, sizeof pieces);
     pl_buf_destroy(&file);
 }

@@ -63,15 +63,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t len)
 
 static void give_compressed(void (*give)(const void *, size_t), const char *text)
 {
-    pl_buf seed = {0};
-    pl_buf_append(&seed, "\2", 1);
     pl_buf packed = {0};
-    if (pl_zip(text, strlen(text), 3, &packed) == PL_OK) {
-        pl_buf_append(&seed, packed.data, packed.len);
-        give(seed.data, seed.len);
-    }
+    if (pl_zip(text, strlen(text), 3, &packed) == PL_OK)
+        fuzz_give(give, 2, packed.data, packed.len);
     pl_buf_destroy(&packed);
-    pl_buf_destroy(&seed);
 }
 
 void fuzz_seeds(void (*give)(const void *, size_t))

@@ -82,19 +82,15 @@ done:
 void fuzz_seeds(void (*give)(const void *, size_t))
 {
     char path[] = "/tmp/pathloom-fuzz-XXXXXX";
-    pl_buf file = {0}, seed = {0};
+    pl_buf file = {0};
     int fd = mkstemp(path);
     for (int i = 0; i < 6; i++) {
         if (make(path, i < 3 ? 100 : 70000, 1 + 2 * i) != PL_OK ||
             pl_read_file(path, &file) != PL_OK)
             break;
-        pl_buf_clear(&seed);
-        pl_buf_append(&seed, "\1", 1);
-        pl_buf_append(&seed, file.data, file.len);
-        give(seed.data, seed.len);
+        fuzz_give(give, 1, file.data, file.len);
     }
     close(fd);
     unlink(path);
     pl_buf_destroy(&file);
-    pl_buf_destroy(&seed);
 }

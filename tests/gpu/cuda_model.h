@@ -67,26 +67,62 @@ static inline void make_batch(std::vector<int32_t> *tokens,
     }
 }
 
+/* The precision NULL is the backend's own. */
+static inline pl_backend *open_backend(const char *name, const char *precision)
+{
+    pl_backend *be;
+    pl_backend_options options = {};
+    options.name = name;
+    options.n_threads = 1;
+    options.precision = precision;
+    check(pl_backend_open(&options, &be));
+    return be;
+}
+
+static inline void *new_memory(pl_backend *be, size_t bytes)
+{
+    void *memory;
+    check(be->ops->alloc(be, bytes, "a test", &memory));
+    return memory;
+}
+
+static inline void close_backend(pl_backend *be, std::initializer_list<void *> owned)
+{
+    for (void *memory : owned)
+        be->ops->release(be, memory);
+    check(be->ops->sync(be));
+    pl_backend_close(&be);
+}
+
+static inline pl_model *new_model(pl_backend *be, const pl_topology *t,
+                                  const pl_model_options &extents)
+{
+    pl_model *model;
+    std::vector<float> params(pl_topology_path_params(t));
+    for (int s = 0; s < pl_topology_n_slots(t); s++)
+        pl_topology_init(t, s, 4, params.data() + pl_topology_slot(t, s)->offset);
+    check(pl_model_create(be, t, &extents, &model));
+    check(pl_model_load(model, params.data()));
+    return model;
+}
+
 /* Makes a model. It can be trained, unless the precision is int8. */
 static inline pl_model *open_model(const pl_topology *t, const char *backend,
                                    const char *precision, pl_backend **be)
 {
-    pl_model *model;
-    pl_backend_options options = {};
-    options.name = backend;
-    options.n_threads = 1;
-    options.precision = precision;
     pl_model_options extents = {};
     extents.batch = SEQUENCES;
     extents.context = TOKENS;
     extents.training = strcmp(precision, "int8") != 0;
-    std::vector<float> params(pl_topology_path_params(t));
-    for (int s = 0; s < pl_topology_n_slots(t); s++)
-        pl_topology_init(t, s, 4, params.data() + pl_topology_slot(t, s)->offset);
-    check(pl_backend_open(&options, be));
-    check(pl_model_create(*be, t, &extents, &model));
-    check(pl_model_load(model, params.data()));
-    return model;
+    *be = open_backend(backend, precision);
+    return new_model(*be, t, extents);
+}
+
+static inline void close_model(pl_model **model, pl_backend **be, pl_topology **t)
+{
+    pl_model_destroy(model);
+    pl_backend_close(be);
+    pl_topology_destroy(t);
 }
 
 static inline void expect_equal(const std::vector<float> &a,
@@ -140,8 +176,6 @@ static inline std::vector<float> read_steps(const char *backend, const char *pre
         }
     *remark = be->remark;
     pl_decoder_destroy(&decoder);
-    pl_model_destroy(&model);
-    pl_backend_close(&be);
-    pl_topology_destroy(&t);
+    close_model(&model, &be, &t);
     return all;
 }

@@ -24,8 +24,7 @@ struct optimizer {
 
 static inline float *floats_there(pl_backend *be, const std::vector<float> &values)
 {
-    void *memory;
-    check(be->ops->alloc(be, values.size() * sizeof(float), "a test", &memory));
+    void *memory = new_memory(be, values.size() * sizeof(float));
     be->ops->upload(be, memory, values.data(), values.size() * sizeof(float));
     return static_cast<float *>(memory);
 }
@@ -36,12 +35,7 @@ static inline float *floats_there(pl_backend *be, const std::vector<float> &valu
 static inline void open_optimizer(optimizer *o, const char *backend, size_t shift,
                                   float clip, bool muon)
 {
-    pl_backend_options options = {};
-    void *squares;
-    options.name = backend;
-    options.n_threads = 1;
-    check(pl_backend_open(&options, &o->be));
-    pl_backend *be = o->be;
+    pl_backend *be = o->be = open_backend(backend, NULL);
     const size_t n = o->n = UPDATE_N + shift, second = n - UPDATE_MATRIX;
     const size_t at_v = pl_second_moments(n);
     std::vector<float> params(n), grads(n), moments(at_v + n);
@@ -52,7 +46,6 @@ static inline void open_optimizer(optimizer *o, const char *backend, size_t shif
         moments[at_v + i] = 0.01f * (float)(i % 7);
     }
     float *there = floats_there(be, params);
-    check(be->ops->alloc(be, sizeof(double), "a test", &squares));
     check(
         be->ops->weight_create(be, there, UPDATE_ROWS, UPDATE_COLUMNS, &o->weights[0]));
     check(be->ops->weight_create(be, there + second, UPDATE_ROWS, UPDATE_COLUMNS,
@@ -72,7 +65,7 @@ static inline void open_optimizer(optimizer *o, const char *backend, size_t shif
                o->runs.data(),
                (int)o->runs.size(),
                o->weights,
-               static_cast<double *>(squares)};
+               static_cast<double *>(new_memory(be, sizeof(double)))};
     o->numbers = {{1e-2f, 0.9f, 0.95f, 1e-8f, 0.1f, 2},
                   (float)(1.0 - pow((double)0.9f, 2.0)),
                   (float)(1.0 - pow((double)0.95f, 2.0)),
@@ -86,21 +79,16 @@ static inline void close_optimizer(optimizer *o)
     pl_backend *be = o->be;
     for (pl_weight *&weight : o->weights)
         be->ops->weight_destroy(be, &weight);
-    for (void *memory :
-         {(void *)o->plan.params, (void *)o->plan.grads, (void *)o->plan.moments,
-          (void *)o->plan.squares, (void *)o->copy})
-        be->ops->release(be, memory);
-    check(be->ops->sync(be));
-    pl_backend_close(&o->be);
+    close_backend(
+        be, {o->plan.params, o->plan.grads, o->plan.moments, o->plan.squares, o->copy});
 }
 
 static inline void update_whole(optimizer *o)
 {
     pl_backend *be = o->be;
     pl_update *update;
-    void *numbers;
     float *loss = floats_there(be, std::vector<float>(9, 1.0f));
-    check(be->ops->alloc(be, sizeof o->numbers, "a test", &numbers));
+    void *numbers = new_memory(be, sizeof o->numbers);
     be->ops->upload(be, numbers, &o->numbers, sizeof o->numbers);
     check(be->ops->update_create(be, &o->plan, &update));
     be->ops->update_apply(be, update, loss, 9, static_cast<pl_step_numbers *>(numbers));
@@ -144,11 +132,10 @@ static inline void read_copy(optimizer *o, int w, float *out)
 {
     pl_backend *be = o->be;
     std::vector<float> unit(UPDATE_COLUMNS * UPDATE_COLUMNS);
-    void *acts;
     for (size_t i = 0; i < UPDATE_COLUMNS; i++)
         unit[i * UPDATE_COLUMNS + i] = 1.0f;
     float *there = floats_there(be, unit);
-    check(be->ops->alloc(be, unit.size() * sizeof(float), "a test", &acts));
+    void *acts = new_memory(be, unit.size() * sizeof(float));
     be->ops->act_from_float(be, static_cast<pl_act *>(acts), there, unit.size());
     be->ops->logits(be, o->copy, static_cast<pl_act *>(acts), o->weights[w],
                     UPDATE_COLUMNS, UPDATE_ROWS, UPDATE_COLUMNS);

@@ -6,10 +6,8 @@
 #
 # usage: gpu_job.sh PATHLOOM_EMULATED WORKFOLDER
 set -u
-pathloom=$1
-work=$2
 . tests/fault/chaos_job.sh
-own_folder "$work"
+begin "$@"
 make_corpus base modules docs
 
 # Three workers train on one device.

@@ -56,6 +56,15 @@ static void in_every_order(void (*check)(void))
     emulation_set_order(EMULATION_FORWARD, 0);
 }
 
+/* A test that runs in every order of threads. */
+#define IN_EVERY_ORDER(name)                                                           \
+    static void name##_once(void);                                                     \
+    PL_TEST(name)                                                                      \
+    {                                                                                  \
+        in_every_order(name##_once);                                                   \
+    }                                                                                  \
+    static void name##_once(void)
+
 /* ---- what a device computes ---- */
 
 static __global__ void number_kernel(int *out, int n)
@@ -65,7 +74,7 @@ static __global__ void number_kernel(int *out, int n)
         out[i] = (int)(i * 3u + gridDim.x);
 }
 
-static void check_numbers(void)
+IN_EVERY_ORDER(every_thread_of_a_grid_runs_once)
 {
     int *out = zeros<int>(1000);
     PL_LAUNCH(number_kernel, 4, 256, 0, NULL, out, 1000);
@@ -73,11 +82,6 @@ static void check_numbers(void)
     for (size_t i = 0; i < 1000; i++)
         assert_int_equal(at(out, i), i * 3 + 4);
     cudaFree(out);
-}
-
-PL_TEST(every_thread_of_a_grid_runs_once)
-{
-    in_every_order(check_numbers);
 }
 
 static __global__ void place_kernel(int *out)
@@ -90,7 +94,7 @@ static __global__ void place_kernel(int *out)
         (int)(block * 100 + thread);
 }
 
-static void check_places(void)
+IN_EVERY_ORDER(grids_and_blocks_have_three_dimensions)
 {
     int *out = zeros<int>(24 * 30);
     PL_LAUNCH(place_kernel, dim3(2, 3, 4), dim3(5, 3, 2), 0, NULL, out);
@@ -98,11 +102,6 @@ static void check_places(void)
     for (size_t i = 0; i < 24 * 30; i++)
         assert_int_equal(at(out, i), i / 30 * 100 + i % 30);
     cudaFree(out);
-}
-
-PL_TEST(grids_and_blocks_have_three_dimensions)
-{
-    in_every_order(check_places);
 }
 
 enum { TURN = 192 };
@@ -123,7 +122,7 @@ static __global__ void turn_kernel(int *out, int times, bool static_memory)
     out[i] = value;
 }
 
-static void check_turn(void)
+IN_EVERY_ORDER(barriers_order_shared_memory)
 {
     int *out = zeros<int>(TURN);
     for (int fixed = 0; fixed < 2; fixed++) {
@@ -133,11 +132,6 @@ static void check_turn(void)
             assert_int_equal(at(out, i), (i + 5) % TURN);
     }
     cudaFree(out);
-}
-
-PL_TEST(barriers_order_shared_memory)
-{
-    in_every_order(check_turn);
 }
 
 static __global__ void shuffle_kernel(int *out)
@@ -154,7 +148,7 @@ static __global__ void shuffle_kernel(int *out)
     out[224 + lane] = __reduce_add_sync(all, lane) + __reduce_max_sync(all, lane - 40);
 }
 
-static void check_shuffles(void)
+IN_EVERY_ORDER(shuffles_and_votes_take_from_the_right_lanes)
 {
     int *out = zeros<int>(256);
     unsigned thirds = 0;
@@ -176,11 +170,6 @@ static void check_shuffles(void)
     cudaFree(out);
 }
 
-PL_TEST(shuffles_and_votes_take_from_the_right_lanes)
-{
-    in_every_order(check_shuffles);
-}
-
 static __global__ void vote_kernel(int *out)
 {
     const int n = __syncthreads_count(threadIdx.x % 5 == 0);
@@ -189,7 +178,7 @@ static __global__ void vote_kernel(int *out)
     out[threadIdx.x] = n * 100 + any * 10 + all;
 }
 
-static void check_votes(void)
+IN_EVERY_ORDER(barriers_count_votes)
 {
     int *out = zeros<int>(100);
     PL_LAUNCH(vote_kernel, 1, 100, 0, NULL, out);
@@ -199,18 +188,13 @@ static void check_votes(void)
     cudaFree(out);
 }
 
-PL_TEST(barriers_count_votes)
-{
-    in_every_order(check_votes);
-}
-
 static __global__ void count_kernel(unsigned *count, int *largest)
 {
     atomicAdd(count, 2u);
     atomicMax(largest, (int)(blockIdx.x * 1000 + threadIdx.x));
 }
 
-static void check_atomics(void)
+IN_EVERY_ORDER(atomics_of_all_blocks_add_up)
 {
     unsigned *count = zeros<unsigned>(1);
     int *largest = zeros<int>(1);
@@ -220,11 +204,6 @@ static void check_atomics(void)
     assert_int_equal(at(largest, 0), 4063);
     cudaFree(count);
     cudaFree(largest);
-}
-
-PL_TEST(atomics_of_all_blocks_add_up)
-{
-    in_every_order(check_atomics);
 }
 
 PL_TEST(a_captured_stream_runs_when_its_graph_does)
@@ -252,18 +231,13 @@ PL_TEST(a_captured_stream_runs_when_its_graph_does)
 
 /* ---- mistakes that the emulation finds ---- */
 
-static void check_past_the_end(void)
+IN_EVERY_ORDER(a_write_past_an_allocation_is_found)
 {
     int *out = zeros<int>(1000);
     PL_LAUNCH(number_kernel, 4, 256, 0, NULL, out, 1001);
     expect_finding("kernel number_kernel, block (3,0,0), thread (232,0,0): writes 4",
                    "4000 bytes after the start of an allocation of 4000");
     cudaFree(out);
-}
-
-PL_TEST(a_write_past_an_allocation_is_found)
-{
-    in_every_order(check_past_the_end);
 }
 
 static __global__ void read_kernel(int *out, const int *in)
@@ -417,7 +391,7 @@ static __global__ void hasty_kernel(int *out, bool wait)
 
 /* The reverse order finds the race immediately. The forward order finds it when the
  * second warp reads. */
-static void check_missing_barrier(void)
+IN_EVERY_ORDER(a_missing_barrier_is_found)
 {
     int *out = zeros<int>(64);
     PL_LAUNCH(hasty_kernel, 1, 64, 0, NULL, out, true);
@@ -425,11 +399,6 @@ static void check_missing_barrier(void)
     PL_LAUNCH(hasty_kernel, 1, 64, 0, NULL, out, false);
     expect_finding("kernel hasty_kernel", "shared memory");
     cudaFree(out);
-}
-
-PL_TEST(a_missing_barrier_is_found)
-{
-    in_every_order(check_missing_barrier);
 }
 
 /* Writes single bytes, then reads them as whole words. If `skip` is set, byte 5 is left
@@ -447,7 +416,7 @@ static __global__ void bytes_kernel(unsigned *out, bool wait, bool skip)
 
 /* Words whose bytes had different histories are found in later kernels as in the
  * first, and a word that is written as a whole has one history again. */
-static void check_bytes_of_words(void)
+IN_EVERY_ORDER(each_byte_of_a_word_is_checked)
 {
     unsigned *out = zeros<unsigned>(64);
     for (int round = 0; round < 2; round++) {
@@ -459,14 +428,9 @@ static void check_bytes_of_words(void)
                        "nobody wrote (byte 1 of 4)");
         PL_LAUNCH(bytes_kernel, 1, 64, 0, NULL, out, false, false);
         expect_finding("kernel bytes_kernel", "shared memory");
-        check_missing_barrier();
+        a_missing_barrier_is_found_once();
     }
     cudaFree(out);
-}
-
-PL_TEST(each_byte_of_a_word_is_checked)
-{
-    in_every_order(check_bytes_of_words);
 }
 
 /* The first kernel writes single bytes of device memory, all except byte 5. */
@@ -508,7 +472,7 @@ static __global__ void warp_kernel(int *out, bool wait)
     out[threadIdx.x] = mine;
 }
 
-static void check_missing_warp_barrier(void)
+IN_EVERY_ORDER(a_missing_barrier_within_a_warp_is_found)
 {
     int *out = zeros<int>(32);
     PL_LAUNCH(warp_kernel, 1, 32, 0, NULL, out, true);
@@ -516,11 +480,6 @@ static void check_missing_warp_barrier(void)
     PL_LAUNCH(warp_kernel, 1, 32, 0, NULL, out, false);
     expect_finding("kernel warp_kernel", "no barrier between them");
     cudaFree(out);
-}
-
-PL_TEST(a_missing_barrier_within_a_warp_is_found)
-{
-    in_every_order(check_missing_warp_barrier);
 }
 
 static __global__ void sum_kernel(int *sum, bool atomic)
@@ -531,7 +490,7 @@ static __global__ void sum_kernel(int *sum, bool atomic)
         *sum = *sum + 1;
 }
 
-static void check_block_race(void)
+IN_EVERY_ORDER(blocks_that_meet_at_one_place_are_found)
 {
     int *sum = zeros<int>(1);
     PL_LAUNCH(sum_kernel, 3, 32, 0, NULL, sum, true);
@@ -540,11 +499,6 @@ static void check_block_race(void)
     PL_LAUNCH(sum_kernel, 3, 32, 0, NULL, sum, false);
     expect_finding("kernel sum_kernel", "device memory");
     cudaFree(sum);
-}
-
-PL_TEST(blocks_that_meet_at_one_place_are_found)
-{
-    in_every_order(check_block_race);
 }
 
 static __global__ void some_kernel(int *out, unsigned n, bool leave)
@@ -558,7 +512,7 @@ static __global__ void some_kernel(int *out, unsigned n, bool leave)
     out[threadIdx.x] = line[threadIdx.x];
 }
 
-static void check_partial_barrier(void)
+IN_EVERY_ORDER(a_barrier_that_some_do_not_reach_is_found)
 {
     int *out = zeros<int>(64);
     for (int leave = 0; leave < 2; leave++) {
@@ -570,11 +524,6 @@ static void check_partial_barrier(void)
     cudaFree(out);
 }
 
-PL_TEST(a_barrier_that_some_do_not_reach_is_found)
-{
-    in_every_order(check_partial_barrier);
-}
-
 static __global__ void two_barriers_kernel(int *out)
 {
     if (threadIdx.x < 32)
@@ -584,17 +533,12 @@ static __global__ void two_barriers_kernel(int *out)
     out[threadIdx.x] = 1;
 }
 
-static void check_two_barriers(void)
+IN_EVERY_ORDER(threads_at_different_barriers_are_found)
 {
     int *out = zeros<int>(64);
     PL_LAUNCH(two_barriers_kernel, 1, 64, 0, NULL, out);
     expect_finding("kernel two_barriers_kernel", "threads of its block wait at");
     cudaFree(out);
-}
-
-PL_TEST(threads_at_different_barriers_are_found)
-{
-    in_every_order(check_two_barriers);
 }
 
 static __global__ void half_warp_kernel(int *out, unsigned mask)
@@ -603,7 +547,7 @@ static __global__ void half_warp_kernel(int *out, unsigned mask)
         out[threadIdx.x] = __shfl_xor_sync(mask, 1, 1);
 }
 
-static void check_partial_shuffle(void)
+IN_EVERY_ORDER(a_shuffle_that_some_lanes_do_not_reach_is_found)
 {
     int *out = zeros<int>(32);
     PL_LAUNCH(half_warp_kernel, 1, 32, 0, NULL, out, 0xffffffffu);
@@ -611,11 +555,6 @@ static void check_partial_shuffle(void)
     PL_LAUNCH(half_warp_kernel, 1, 32, 0, NULL, out, 0xffffu);
     expect_finding("mask 0x0000ffff", "full warps");
     cudaFree(out);
-}
-
-PL_TEST(a_shuffle_that_some_lanes_do_not_reach_is_found)
-{
-    in_every_order(check_partial_shuffle);
 }
 
 static __global__ void far_kernel(int *out)

@@ -37,14 +37,10 @@ static void fill_counted(void *context)
 /* A graph's call does not call the function again. */
 PL_TEST(a_shape_that_no_graph_refused_gets_a_graph)
 {
-    pl_backend_options options = {};
     pl_routine *routine = NULL;
     counted_work w = {};
-    options.name = "cuda";
-    options.precision = "bf16";
-    options.n_threads = 1;
-    check(pl_backend_open(&options, &w.be));
-    check(w.be->ops->alloc(w.be, 64, "numbers", &w.memory));
+    w.be = open_backend("cuda", "bf16");
+    w.memory = new_memory(w.be, 64);
     emulation_refuse_captures(true);
     for (int i = 0; i < 4; i++)
         w.be->ops->perform(w.be, &routine, 1, fill_counted, &w);
@@ -57,8 +53,7 @@ PL_TEST(a_shape_that_no_graph_refused_gets_a_graph)
     assert_int_equal(w.n_calls, n);
     check(w.be->ops->sync(w.be));
     w.be->ops->routine_destroy(w.be, &routine);
-    w.be->ops->release(w.be, w.memory);
-    pl_backend_close(&w.be);
+    close_backend(w.be, {w.memory});
 }
 
 /* ---- calls and launches ---- */
@@ -77,22 +72,13 @@ static step_counts count_step(bool muon, int muon_rows)
     const pl_shape shape = {VOCABULARY, WIDTH,  HEADS, HEADS,   SIZE, FFN,
                             BLOCKS,     TOKENS, true,  10000.0, 1e-5, false};
     const pl_model_options extents = {SEQUENCES, TOKENS, true, false, muon, muon_rows};
-    pl_backend_options options = {};
     pl_topology *t = new_topology(&shape);
-    pl_backend *be;
-    pl_model *model;
+    pl_backend *be = open_backend("cuda", NULL);
+    pl_model *model = new_model(be, t, extents);
     std::vector<int32_t> tokens, targets;
     pl_step_result result;
     step_counts counts = {};
-    options.name = "cuda";
-    options.n_threads = 1;
     make_batch(&tokens, &targets);
-    check(pl_backend_open(&options, &be));
-    check(pl_model_create(be, t, &extents, &model));
-    std::vector<float> params(pl_topology_path_params(t));
-    for (int s = 0; s < pl_topology_n_slots(t); s++)
-        pl_topology_init(t, s, 4, params.data() + pl_topology_slot(t, s)->offset);
-    check(pl_model_load(model, params.data()));
     for (int64_t step = 1; step <= COUNTED; step++) {
         const pl_adamw adam = {1e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, step};
         check(be->ops->sync(be));
@@ -104,9 +90,7 @@ static step_counts count_step(bool muon, int muon_rows)
     counts = step_counts{emulation_n_works() - counts.works,
                          emulation_n_calls() - counts.calls};
     assert_string_equal(be->remark, "");
-    pl_model_destroy(&model);
-    pl_backend_close(&be);
-    pl_topology_destroy(&t);
+    close_model(&model, &be, &t);
     return counts;
 }
 

@@ -72,9 +72,7 @@ static outcome run_in_order(const char *precision, emulation_order order, uint64
     if (!be->decode_only)
         train(model, t, &out);
     read_along(model, &out);
-    pl_model_destroy(&model);
-    pl_backend_close(&be);
-    pl_topology_destroy(&t);
+    close_model(&model, &be, &t);
     emulation_set_order(EMULATION_FORWARD, 0);
     return out;
 }
@@ -112,10 +110,6 @@ enum { PATHS = 4 };
 static std::vector<float> read_paths(const char *precision, bool together)
 {
     static const int32_t slots[] = {2, 0, 3, 1}; /* so that rows must be rearranged */
-    pl_backend_options options = {};
-    options.name = "cuda";
-    options.n_threads = 1;
-    options.precision = precision;
     pl_model_options extents = {};
     extents.batch = 1;
     extents.context = TOKENS;
@@ -124,10 +118,9 @@ static std::vector<float> read_paths(const char *precision, bool together)
     spec.replicas = 1;
     check(pl_topology_parse_levels("2x2", &spec));
     check(pl_topology_create(pl_topology_shape(one), &spec, &t));
-    pl_backend *be;
+    pl_backend *be = open_backend("cuda", precision);
     pl_model *model;
     pl_decoder *decoder;
-    check(pl_backend_open(&options, &be));
     check(pl_model_create(be, t, &extents, &model));
     std::vector<pl_module *> modules((size_t)pl_topology_n_modules(t));
     for (int m = 0; m < pl_topology_n_modules(t); m++) {
@@ -164,9 +157,7 @@ static std::vector<float> read_paths(const char *precision, bool together)
         pl_path_destroy(&paths[p]);
     for (size_t m = 0; m < modules.size(); m++)
         pl_module_destroy(&modules[m]);
-    pl_model_destroy(&model);
-    pl_backend_close(&be);
-    pl_topology_destroy(&t);
+    close_model(&model, &be, &t);
     pl_topology_destroy(&one);
     return all;
 }
@@ -191,9 +182,7 @@ PL_TEST(a_step_of_several_paths_gives_the_logits_of_each)
 static void turn_far(pl_backend *be)
 {
     enum { POSITIONS = 300, HEADS = 4, KV_HEADS = 2, SIZE = 10 };
-    void *acts;
-    check(be->ops->alloc(be, POSITIONS * (HEADS + 2 * KV_HEADS) * SIZE * 2, "a test",
-                         &acts));
+    void *acts = new_memory(be, POSITIONS * (HEADS + 2 * KV_HEADS) * SIZE * 2);
     be->ops->rope(be, static_cast<pl_act *>(acts), nullptr, 1, POSITIONS, HEADS,
                   KV_HEADS, SIZE, 10000.0, 0, 1);
     be->ops->release(be, acts);
@@ -231,9 +220,7 @@ static outcome train_unevenly(bool with_graphs, std::string *remark)
     out.params.resize(pl_topology_path_params(t));
     check(pl_model_save(model, out.params.data()));
     *remark = be->remark;
-    pl_model_destroy(&model);
-    pl_backend_close(&be);
-    pl_topology_destroy(&t);
+    close_model(&model, &be, &t);
     emulation_refuse_captures(false);
     return out;
 }
@@ -255,31 +242,24 @@ PL_TEST(a_step_as_a_graph_gives_the_bytes_of_its_operations)
 static std::vector<float> embedding_gradient(int C, emulation_order order)
 {
     enum { N = 2300, V = 40 };
-    pl_backend *be;
-    pl_backend_options options = {};
-    void *acts, *tokens;
     std::vector<float> values((size_t)(N * C)), out((size_t)(V * C), 0.5f);
     std::vector<int32_t> words(N, 3);
     for (size_t i = 0; i < values.size(); i++)
         values[i] = pl_random_normal(1, 1, i);
     for (size_t n = 0; n < N; n += 2)
         words[n] = (int32_t)(n * 7 / 2 % V);
-    options.name = "cuda";
-    options.n_threads = 1;
     emulation_set_order(order, 5);
-    check(pl_backend_open(&options, &be));
+    pl_backend *be = open_backend("cuda", NULL);
     float *there = floats_there(be, values), *dw = floats_there(be, out);
-    check(be->ops->alloc(be, values.size() * 2, "a test", &acts));
-    check(be->ops->alloc(be, N * sizeof words[0], "a test", &tokens));
+    void *acts = new_memory(be, values.size() * 2),
+         *tokens = new_memory(be, N * sizeof words[0]);
     be->ops->upload(be, tokens, words.data(), N * sizeof words[0]);
     be->ops->act_from_float(be, static_cast<pl_act *>(acts), there, values.size());
     be->ops->embed_backward(be, dw, static_cast<pl_act *>(acts),
                             static_cast<int32_t *>(tokens), N, C);
     be->ops->download(be, out.data(), dw, out.size() * sizeof(float));
     check(be->ops->sync(be));
-    for (void *memory : {(void *)there, (void *)dw, acts, tokens})
-        be->ops->release(be, memory);
-    pl_backend_close(&be);
+    close_backend(be, {there, dw, acts, tokens});
     emulation_set_order(EMULATION_FORWARD, 0);
     return out;
 }
@@ -302,18 +282,13 @@ enum { PRODUCT_WIDTH = 8, FEWEST_ROWS = 5 }; /* with fewer rows cuBLASLt is not 
 PL_TEST(plans_of_long_ago_make_room_for_new_ones)
 {
     enum { OFTEN = FEWEST_ROWS, MOST = 700 };
-    pl_backend *be;
-    pl_backend_options options = {};
+    pl_backend *be = open_backend("cuda", NULL);
     pl_weight *weight;
-    void *x, *out;
-    options.name = "cuda";
-    options.n_threads = 1;
-    check(pl_backend_open(&options, &be));
     float *master =
         floats_there(be, std::vector<float>(PRODUCT_WIDTH * PRODUCT_WIDTH, 1.0f));
     check(be->ops->weight_create(be, master, PRODUCT_WIDTH, PRODUCT_WIDTH, &weight));
-    check(be->ops->alloc(be, MOST * PRODUCT_WIDTH * 2, "a test", &x));
-    check(be->ops->alloc(be, MOST * PRODUCT_WIDTH * 2, "a test", &out));
+    void *x = new_memory(be, MOST * PRODUCT_WIDTH * 2),
+         *out = new_memory(be, MOST * PRODUCT_WIDTH * 2);
     be->ops->weights_refresh(be, &weight, 1);
     const uint64_t before = emulation_n_choices();
     const auto multiply = [&](int rows) {
@@ -332,9 +307,7 @@ PL_TEST(plans_of_long_ago_make_room_for_new_ones)
     assert_int_equal(emulation_n_choices() - before, MOST - OFTEN + 2);
     check(be->ops->sync(be));
     be->ops->weight_destroy(be, &weight);
-    for (void *memory : {(void *)master, x, out})
-        be->ops->release(be, memory);
-    pl_backend_close(&be);
+    close_backend(be, {master, x, out});
 }
 
 /* The vocabulary is odd, and all widths are multiples of 8. */
@@ -347,31 +320,22 @@ PL_TEST(an_odd_vocabulary_makes_no_product_slow)
     pl_model *model = open_model(t, "cuda", "bf16", &be);
     train(model, t, &out);
     assert_int_equal(emulation_n_slow_products() - before, 0);
-    pl_model_destroy(&model);
-    pl_backend_close(&be);
-    pl_topology_destroy(&t);
+    close_model(&model, &be, &t);
 }
 
 /* ---- the planned memory is the memory that the model takes ---- */
 
 static void expect_planned(const char *precision, bool recompute, bool muon)
 {
-    pl_backend *be;
+    const pl_model_options extents = {SEQUENCES, TOKENS, true, recompute, muon, 0};
     pl_topology *t = even_topology();
-    pl_backend_options options = {};
-    pl_model *model;
+    pl_backend *be = open_backend("cuda", precision);
+    pl_model *model = new_model(be, t, extents);
     outcome out = {};
     pl_model_plan plan;
     size_t taken;
     std::vector<int32_t> tokens, targets;
-    std::vector<float> params(pl_topology_path_params(t)), losses(ROWS);
-    const pl_model_options extents = {SEQUENCES, TOKENS, true, recompute, muon, 0};
-    options.name = "cuda";
-    options.precision = precision;
-    options.n_threads = 1;
-    check(pl_backend_open(&options, &be));
-    check(pl_model_create(be, t, &extents, &model));
-    check(pl_model_load(model, params.data()));
+    std::vector<float> losses(ROWS);
     train(model, t, &out);
     make_batch(&tokens, &targets);
     check(pl_model_losses(model, tokens.data(), targets.data(), SEQUENCES, TOKENS,
@@ -382,9 +346,7 @@ static void expect_planned(const char *precision, bool recompute, bool muon)
     /* the scales of each of the thirteen matrices may take up to 516 bytes more */
     if (taken > planned + 13 * 516 || planned > taken + 1024)
         fail_msg("%zu bytes were planned and %zu taken", planned, taken);
-    pl_model_destroy(&model);
-    pl_backend_close(&be);
-    pl_topology_destroy(&t);
+    close_model(&model, &be, &t);
 }
 
 PL_TEST(a_training_takes_what_its_plan_says)
@@ -402,22 +364,14 @@ static void expect_decoding_planned(const char *precision)
     const pl_shape shape = {VOCABULARY_SMALL, 64,   4,       4,    16,   72, 1,
                             CONTEXT,          true, 10000.0, 1e-5, false};
     const pl_model_options extents = {1, CONTEXT, false, false, false, 0};
-    pl_backend_options options = {};
-    pl_backend *be;
-    pl_model *model;
     pl_decoder *decoder;
     pl_model_plan plan;
     size_t before, after;
     pl_topology *t = new_topology(&shape);
-    std::vector<float> params(pl_topology_path_params(t)),
-        logits((size_t)SLOTS * VOCABULARY_SMALL);
+    pl_backend *be = open_backend("cuda", precision);
+    pl_model *model = new_model(be, t, extents);
+    std::vector<float> logits((size_t)SLOTS * VOCABULARY_SMALL);
     std::vector<int32_t> slots(SLOTS), tokens(SLOTS, 3), prompt(CONTEXT - 1, 5);
-    options.name = "cuda";
-    options.precision = precision;
-    options.n_threads = 1;
-    check(pl_backend_open(&options, &be));
-    check(pl_model_create(be, t, &extents, &model));
-    check(pl_model_load(model, params.data()));
     check(pl_decoder_create_slots(model, SLOTS, &decoder));
     (void)emulation_n_allocations(&before);
     for (int i = 0; i < SLOTS; i++)
@@ -432,9 +386,7 @@ static void expect_decoding_planned(const char *precision)
     if (after - before > planned)
         fail_msg("%zu bytes were planned and %zu taken", planned, after - before);
     pl_decoder_destroy(&decoder);
-    pl_model_destroy(&model);
-    pl_backend_close(&be);
-    pl_topology_destroy(&t);
+    close_model(&model, &be, &t);
 }
 
 PL_TEST(decoding_takes_no_more_than_its_plan_says)
@@ -446,12 +398,7 @@ PL_TEST(decoding_takes_no_more_than_its_plan_says)
 /* The grid of a kernel has at most 65535 sequences. */
 PL_TEST(more_sequences_than_a_grid_holds_are_refused)
 {
-    pl_backend_options options = {};
-    pl_backend *be;
-    options.name = "cuda";
-    options.precision = "bf16";
-    options.n_threads = 1;
-    check(pl_backend_open(&options, &be));
+    pl_backend *be = open_backend("cuda", "bf16");
     be->ops->attention_forward(be, NULL, NULL, NULL, NULL, 65536, 1, 1, 1, 8);
     assert_int_equal(be->ops->sync(be), PL_ERR_UNSUPPORTED);
     assert_non_null(strstr(pl_last_error(), "65536 sequences"));
@@ -463,27 +410,22 @@ PL_TEST(more_sequences_than_a_grid_holds_are_refused)
  * still be updated eight parameters at a time. */
 static uint64_t accesses_of_an_update(size_t tail)
 {
-    pl_backend_options options = {};
-    pl_backend *be;
+    pl_backend *be = open_backend("cuda", NULL);
     pl_update *update;
     pl_weight *weight;
-    void *squares, *numbers;
     const size_t n = UPDATE_MATRIX + tail;
     const pl_step_numbers values = {
         {1e-2f, 0.9f, 0.95f, 1e-8f, 0.1f, 1}, 0.1f, 0.05f, 0, 1};
     const pl_update_run runs[] = {
         {0, UPDATE_MATRIX, 0, true, 0, 0, 0},
         {UPDATE_MATRIX, tail, UPDATE_MATRIX, false, 0, 0, -1}};
-    options.name = "cuda";
-    options.n_threads = 1;
-    check(pl_backend_open(&options, &be));
     float *p = floats_there(be, std::vector<float>(n, 0.5f));
     float *g = floats_there(be, std::vector<float>(n, 1.0f));
     float *m = floats_there(be, std::vector<float>(pl_second_moments(n) + n));
     float *loss = floats_there(be, std::vector<float>(1, 1.0f));
     check(be->ops->weight_create(be, p, UPDATE_ROWS, UPDATE_COLUMNS, &weight));
-    check(be->ops->alloc(be, sizeof(double), "a test", &squares));
-    check(be->ops->alloc(be, sizeof values, "a test", &numbers));
+    void *squares = new_memory(be, sizeof(double)),
+         *numbers = new_memory(be, sizeof values);
     be->ops->upload(be, numbers, &values, sizeof values);
     const pl_update_plan plan = {p,    g, m,       n,
                                  runs, 2, &weight, static_cast<double *>(squares)};
@@ -495,10 +437,7 @@ static uint64_t accesses_of_an_update(size_t tail)
     const uint64_t after = emulation_n_accesses();
     be->ops->update_destroy(be, &update);
     be->ops->weight_destroy(be, &weight);
-    for (void *memory :
-         {(void *)p, (void *)g, (void *)m, (void *)loss, squares, numbers})
-        be->ops->release(be, memory);
-    pl_backend_close(&be);
+    close_backend(be, {p, g, m, loss, squares, numbers});
     return after - before;
 }
 
@@ -511,19 +450,14 @@ PL_TEST(an_odd_number_of_parameters_makes_no_update_slow)
  * differently, and so may two toolkits, and cuBLAS if it chooses other algorithms. */
 PL_TEST(the_devices_text_names_what_decides_bytes)
 {
-    pl_backend_options options = {};
-    pl_backend *be;
-    options.name = "cuda";
-    options.precision = "bf16";
-    options.n_threads = 1;
-    check(pl_backend_open(&options, &be));
+    pl_backend *be = open_backend("cuda", "bf16");
     assert_non_null(strstr(be->device, " x3 "));
     assert_non_null(strstr(be->device, " nvcc 13.0"));
     const std::string before = be->device;
     pl_backend_close(&be);
     for (const uint32_t tile : {7u, 0u}) {
         emulation_set_tile(tile);
-        check(pl_backend_open(&options, &be));
+        be = open_backend("cuda", "bf16");
         assert_true((before == be->device) == (tile == 0));
         pl_backend_close(&be);
     }
@@ -553,18 +487,13 @@ PL_TEST(a_large_batch_has_four_chunks_of_logits)
 PL_TEST(logits_of_a_part_of_the_rows_give_the_bytes_of_all)
 {
     enum { N = 270, PART = 256, V = 33000, C = 8 };
-    pl_backend_options options = {};
-    pl_backend *be;
+    pl_backend *be = open_backend("cuda", NULL);
     pl_weight *weight;
-    void *targets, *x, *dx;
     std::vector<float> w((size_t)V * C), in((size_t)N * C);
     std::vector<int32_t> of(N);
     std::vector<float> loss[2], to[2];
     const float scale = 0.5f;
     assert_int_equal(cuda_logit_rows(N, V), PART);
-    options.name = "cuda";
-    options.n_threads = 1;
-    check(pl_backend_open(&options, &be));
     for (size_t i = 0; i < w.size(); i++)
         w[i] = pl_random_normal(1, 1, i);
     for (size_t i = 0; i < in.size(); i++)
@@ -576,9 +505,8 @@ PL_TEST(logits_of_a_part_of_the_rows_give_the_bytes_of_all)
     float *there = floats_there(be, std::vector<float>(N));
     check(be->ops->weight_create(be, master, V, C, &weight));
     be->ops->weights_refresh(be, &weight, 1);
-    check(be->ops->alloc(be, N * sizeof(int32_t), "a test", &targets));
-    check(be->ops->alloc(be, in.size() * 2, "a test", &x));
-    check(be->ops->alloc(be, in.size() * 2, "a test", &dx));
+    void *targets = new_memory(be, N * sizeof(int32_t)),
+         *x = new_memory(be, in.size() * 2), *dx = new_memory(be, in.size() * 2);
     be->ops->upload(be, targets, of.data(), N * sizeof(int32_t));
     be->ops->act_from_float(be, static_cast<pl_act *>(x), wide, in.size());
     for (int parts = 0; parts < 2; parts++) {
@@ -601,10 +529,7 @@ PL_TEST(logits_of_a_part_of_the_rows_give_the_bytes_of_all)
     expect_equal(loss[0], loss[1]);
     expect_equal(to[0], to[1]);
     be->ops->weight_destroy(be, &weight);
-    for (void *memory : {(void *)master, (void *)wide, (void *)factor, (void *)dw,
-                         (void *)there, targets, x, dx})
-        be->ops->release(be, memory);
-    pl_backend_close(&be);
+    close_backend(be, {master, wide, factor, dw, there, targets, x, dx});
 }
 
 /* ---- completeness ---- */

@@ -5,24 +5,6 @@
 
 #include "tests/gpu/cuda_update.h" /* it includes cmocka, which must come last */
 
-static pl_backend *open_backend(const char *name, const char *precision)
-{
-    pl_backend *be;
-    pl_backend_options options = {};
-    options.name = name;
-    options.n_threads = 1;
-    options.precision = precision;
-    check(pl_backend_open(&options, &be));
-    return be;
-}
-
-static void *new_memory(pl_backend *be, size_t bytes)
-{
-    void *memory;
-    check(be->ops->alloc(be, bytes, "a test", &memory));
-    return memory;
-}
-
 static std::vector<float> normals(uint64_t stream, size_t n, float scale)
 {
     std::vector<float> x(n);
@@ -143,9 +125,7 @@ PL_TEST(a_loss_that_is_no_number_leaves_everything_as_it_was)
     expect_equal(params, after);
     for (size_t i = 0; i < n; i++)
         assert_true(m[i] == 0.0f && v[i] == 0.0f && grads[i] == 0.0f);
-    pl_model_destroy(&model);
-    pl_backend_close(&be);
-    pl_topology_destroy(&t);
+    close_model(&model, &be, &t);
 }
 
 /* ---- the update ---- */
@@ -187,9 +167,7 @@ static double loss_after(const char *backend, const char *precision, int n_steps
                                   TOKENS, &adam, 1.0f, &result));
     }
     assert_string_equal(be->remark, "");
-    pl_model_destroy(&model);
-    pl_backend_close(&be);
-    pl_topology_destroy(&t);
+    close_model(&model, &be, &t);
     return result.loss;
 }
 
@@ -228,14 +206,11 @@ static void check_bytes(int O, int I, std::initializer_list<int> rows)
         w[(size_t)(3 * I + i)] = 0.0f; /* a row of zeros */
     }
     pl_weight *weight;
-    float *master = static_cast<float *>(new_memory(be, w.size() * sizeof(float)));
-    float *floats = static_cast<float *>(new_memory(be, unit.size() * sizeof(float)));
+    float *master = floats_there(be, w), *floats = floats_there(be, unit);
     float *out = static_cast<float *>(new_memory(be, all.size() * sizeof(float)));
     pl_act *acts = static_cast<pl_act *>(new_memory(be, unit.size() * 2));
-    be->ops->upload(be, master, w.data(), w.size() * sizeof(float));
     check(be->ops->weight_create(be, master, O, I, &weight));
     be->ops->weights_refresh(be, &weight, 1);
-    be->ops->upload(be, floats, unit.data(), unit.size() * sizeof(float));
     be->ops->act_from_float(be, acts, floats, unit.size());
     for (int n : rows) {
         be->ops->logits(be, out, acts, weight, n, O, I);
@@ -255,9 +230,7 @@ static void check_bytes(int O, int I, std::initializer_list<int> rows)
             }
     }
     be->ops->weight_destroy(be, &weight);
-    for (void *memory : {(void *)master, (void *)floats, (void *)out, (void *)acts})
-        be->ops->release(be, memory);
-    pl_backend_close(&be);
+    close_backend(be, {master, floats, out, acts});
 }
 
 PL_TEST(bytes_are_the_nearest_steps_of_each_row)

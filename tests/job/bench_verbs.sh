@@ -7,23 +7,15 @@
 #
 # usage: bench_verbs.sh PATHLOOM WORKFOLDER
 set -u
-export LC_ALL=C # awk, sort, printf and [a-z] depend on it
-pathloom=$1
-work=$2
-failures=0
+. tests/support/script.sh
+begin "$@"
 tiny="--set model.width=32 --set model.heads=2 --set model.blocks=1 --set data.vocab=300
     --set model.context=16 --set train.batch=2"
-mkdir -p "$work"
-
-fail() {
-    failures=$((failures + 1))
-    echo "FAILED: $*"
-}
 
 # has TEXT...: the output must contain each TEXT.
 has() {
     for text; do
-        grep -q -- "$text" "$work/out" || fail "no $text in: $(head -c 300 "$work/out")"
+        grep -q -- "$text" "$work/out" || complain "no $text in: $(head -c 300 "$work/out")"
     done
 }
 
@@ -32,40 +24,40 @@ refuses() {
     text=$1
     shift
     "$pathloom" bench "$@" >"$work/out" 2>&1
-    [ $? -eq 64 ] || fail "bench $* did not end with 64"
+    [ $? -eq 64 ] || complain "bench $* did not end with 64"
     has "$text"
-    [ "$(wc -l <"$work/out")" -eq 1 ] || fail "bench $* said more than a sentence"
+    [ "$(wc -l <"$work/out")" -eq 1 ] || complain "bench $* said more than a sentence"
 }
 
 # shellcheck disable=SC2086 # the list is several words
 {
-    "$pathloom" bench step $tiny --json >"$work/out" 2>&1 || fail "bench step"
+    "$pathloom" bench step $tiny --json >"$work/out" 2>&1 || complain "bench step"
     has '"tokens_per_s":[1-9]' '"share_of_products":0' '"memory_bytes_per_s":[1-9]' \
         '"width":32' '"flops_per_s":[1-9]'
     "$pathloom" bench step $tiny --backend ref --clock cpu >"$work/out" 2>&1 ||
-        fail "bench step, table"
+        complain "bench step, table"
     has 'tokens/s' '^  own'
     "$pathloom" bench ops $tiny --json --precision f32 >"$work/out" 2>&1 ||
-        fail "bench ops"
+        complain "bench ops"
     has '"operation":"attention backward"' '"operation":"head dw"' '"share_of_limit":'
     "$pathloom" bench step $tiny --processes 2 --json >"$work/out" 2>&1 ||
-        fail "bench step with processes"
+        complain "bench step with processes"
     has '"processes":2,"threads":1,"tokens_per_s":[1-9]' \
         '"processes":1,"threads":2,"tokens_per_s":[1-9]'
 }
 "$pathloom" bench store --folder "$work" --bytes 100000 --repeats 2 >"$work/out" 2>&1 ||
-    fail "bench store"
+    complain "bench store"
 has '^ *0.10 MB  '
-"$pathloom" bench wire --bytes 2000000 --rounds 1 >"$work/out" 2>&1 || fail "bench wire"
+"$pathloom" bench wire --bytes 2000000 --rounds 1 >"$work/out" 2>&1 || complain "bench wire"
 has '^messages alone .* unencrypted .* 100 %' '^down .* CURVE '
-"$pathloom" bench home --workers 120 --bytes 100000 >"$work/out" 2>&1 || fail "bench home"
+"$pathloom" bench home --workers 120 --bytes 100000 >"$work/out" 2>&1 || complain "bench home"
 has '^120 workers, 0.10 MB' '^  home: '
 # The hub serves 400 workers while a state of some thousand records arrives at it.
-"$pathloom" bench hub --workers 400 --seconds 1 --task 1 >"$work/out" 2>&1 || fail "bench hub"
+"$pathloom" bench hub --workers 400 --seconds 1 --task 1 >"$work/out" 2>&1 || complain "bench hub"
 has '^400 workers' 'RENEW to RENEWED [1-9]' '^  hub: [1-9]'
 # With 1 MiB a fit uses only a part of the documents.
 "$pathloom" bench router --folder "$work" --documents 6000 --paths 16 --columns 16 --memory 1 \
-    >"$work/out" 2>&1 || fail "bench router"
+    >"$work/out" 2>&1 || complain "bench router"
 has 'fitted to one of every [2-9]' '^linear .* prices computed' '^memory '
 refuses 'too few for 9 paths' router --folder "$work" --documents 8 --paths 9
 
@@ -80,16 +72,16 @@ refuses "bench step has no option .--run" step --run nowhere
 refuses "bench outer has no option" outer --model 13m
 
 sh bench/rivals/run.sh --build "$(dirname "$pathloom")" --python false >"$work/out" 2>&1
-[ $? -eq 69 ] || fail "run.sh without PyTorch did not end with 69"
+[ $? -eq 69 ] || complain "run.sh without PyTorch did not end with 69"
 has 'pip install torch'
 sh bench/rivals/run.sh --build "$work/nothing" >"$work/out" 2>&1
-[ $? -eq 69 ] || fail "run.sh without a build did not end with 69"
+[ $? -eq 69 ] || complain "run.sh without a build did not end with 69"
 has 'build it'
 PATHLOOM=$pathloom sh bench/time_to_quality.sh a b "$work/runs" --python false >"$work/out" 2>&1
-[ $? -eq 69 ] || fail "time_to_quality.sh without PyTorch did not end with 69"
+[ $? -eq 69 ] || complain "time_to_quality.sh without PyTorch did not end with 69"
 has 'pip install torch'
 PATHLOOM=$pathloom sh bench/time_to_quality.sh a b "$work/runs" --model 2m >"$work/out" 2>&1
-[ $? -eq 64 ] || fail "time_to_quality.sh with an unknown model did not end with 64"
+[ $? -eq 64 ] || complain "time_to_quality.sh with an unknown model did not end with 64"
 has '1m or 13m'
 
 # Writes the report of the run 2x2 of bench/claims.sh, with these perplexities.
@@ -108,17 +100,17 @@ claims() {
         >"$work/out" 2>&1
 }
 report_of_2x2 70 100 100
-claims S1 || fail "claims.sh fails although claim S1 passes"
+claims S1 || complain "claims.sh fails although claim S1 passes"
 has '| S1 |.*| 0.700; 0.700 |.*| pass |'
 report_of_2x2 89.99 100 92.774 # 0.96999
-claims S1 || fail "claims.sh rounds before it compares"
+claims S1 || complain "claims.sh rounds before it compares"
 report_of_2x2 89.99 100 92.772 # 0.97001
-claims S1 && fail "claims.sh rounds before it compares"
+claims S1 && complain "claims.sh rounds before it compares"
 report_of_2x2 95 100 100
 claims S1
-[ $? -eq 1 ] || fail "claims.sh does not end with 1 when a claim fails that holds"
+[ $? -eq 1 ] || complain "claims.sh does not end with 1 when a claim fails that holds"
 has '| S1 |.*| 0.950; 0.950 |.*| fail |'
 has 'says that they hold: S1$'
 
-[ "$failures" -eq 0 ] && echo "bench_verbs: all checks passed"
-exit $((failures > 0))
+[ "$found" -eq 0 ] && echo "bench_verbs: all checks passed"
+exit "$found"

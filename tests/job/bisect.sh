@@ -4,9 +4,8 @@
 #
 # usage: bisect.sh PATHLOOM WORKFOLDER   (in the project's root)
 set -u
-pathloom=$1
 . tests/support/job.sh
-own_folder "$2"
+begin "$@"
 make_corpus base docs outer
 # shellcheck disable=SC2154 # own_folder sets it
 run=$work/run

@@ -7,9 +7,8 @@
 #
 # usage: changes.sh PATHLOOM WORKFOLDER   (in the project's root)
 set -u
-pathloom=$1
 . tests/support/job.sh
-own_folder "$2"
+begin "$@"
 . tests/support/by_hand.sh
 
 serve() { # options: starts a server; sets `at`, `pid` and `log`
@@ -48,8 +47,7 @@ if command -v curl >/dev/null; then
     [ "$paths" -gt 0 ] || fail "no modules"
     answers || fail "the server does not answer"
     "$pathloom" store tag best --delete --run "$work/run" >"$work/tag.out" 2>&1 || fail "delete"
-    "$pathloom" store gc --delete --keep 1 --grace 0 --run "$work/run" >"$work/gc.out" 2>&1 ||
-        fail "gc"
+    passes gc "gc" "$pathloom" store gc --delete --keep 1 --grace 0 --run "$work/run"
     hang_up 'serve.reload_failed.*best'
     ! grep -q serve.reloaded "$work/serve.out" || fail "the server says that it has read the store"
     end_server
@@ -66,8 +64,7 @@ fi
 
 echo "a rollback deletes the report of the versions before"
 [ -s "$work/run/report.json" ] || fail "there is no report"
-"$pathloom" store rollback mix~1 --to 0 --run "$work/run" >"$work/rollback.out" 2>&1 ||
-    fail "rollback"
+passes rollback "rollback" "$pathloom" store rollback mix~1 --to 0 --run "$work/run"
 [ ! -e "$work/run/report.json" ] || fail "the report stays"
 "$pathloom" page --run "$work/run" --report "$work/page.html" >"$work/page.out" 2>&1 ||
     fail "the page without a report"

@@ -6,10 +6,9 @@
 # usage: chapters.sh PATHLOOM WORKFOLDER
 # shellcheck disable=SC2034,SC2154 # some variables belong to chaos_job.sh
 set -u
-pathloom=$1
 seed=1
 . tests/fault/chaos_job.sh
-own_folder "$2"
+begin "$@"
 run=$work/run
 
 make_corpus base modules docs
@@ -29,9 +28,8 @@ take_data run launcher
     fail "the job whose launcher computes the features"
 grep -q 'computed by the workers' "$work/ask.out" && fail "the workers computed few features"
 take_data run workers
-(tiny_job workers --set workers.backend=ref --set train.phases=1 \
-    --set router.feature_docs=40) >"$work/ask.out" 2>&1 ||
-    fail "the job whose workers compute the features"
+passes ask "the job whose workers compute the features" \
+    tiny_job workers --set workers.backend=ref --set train.phases=1 --set router.feature_docs=40
 says '^router   the features of [0-9]* documents were computed by the workers in 4 tasks'
 cmp "$work/launcher/router.json" "$work/workers/router.json" >>"$work/ask.out" ||
     fail "the documents went to other paths"

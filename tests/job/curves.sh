@@ -7,10 +7,9 @@
 # usage: curves.sh PATHLOOM WORKFOLDER
 # shellcheck disable=SC2034,SC2154 # some variables belong to chaos_job.sh
 set -u
-pathloom=$1
 seed=1
 . tests/fault/chaos_job.sh
-own_folder "$2"
+begin "$@"
 job=''
 needs python3
 
@@ -37,11 +36,6 @@ steps() { # folder, file, tag
 
 value() { # folder, file, step, tag
     sed -n "s|^$2 $3 $4 ||p" "$work/$1.curves"
-}
-
-hashes() { # folder
-    "$pathloom" store ls --run "$work/$1" --json |
-        sed 's/.*"module":"\([^"]*\)".*"version":\([0-9]*\).*"hash":"\([^"]*\)".*/\1 \2 \3/'
 }
 
 near() { # number, number, distance: true if the numbers differ by less
@@ -96,8 +90,8 @@ near "$(value calm mix/train 24 path_loss/p01.r0)" \
 take_data calm none
 (tiny_job none --set data.valid_share=0.05 --set eval.curves=0 --set eval.baselines=dense) >"$work/ask.out" 2>&1 ||
     fail "the job without curves"
-hashes calm >"$work/calm.hashes"
-hashes none >"$work/none.hashes"
+hashes calm
+hashes none
 [ "$(grep -c '^mix/' "$work/calm.hashes")" -ge 6 ] || fail "no hashes"
 diff "$work/calm.hashes" "$work/none.hashes" || fail "curves change modules"
 [ ! -e "$work/none/tensorboard" ] || fail "event files were written without eval.tensorboard"
@@ -119,16 +113,15 @@ has_fields() { # each with a value that is not 0
         grep -q "\"$field\":[0-9.]*[1-9]" "$work/status" || return 1
     done
 }
-tries=0
-until [ -s "$work/shot/tensorboard/mix/held-out/events.out.tfevents.0000000000.pathloom" ] &&
-    "$pathloom" status --run "$work/shot" --json >"$work/status" 2>/dev/null &&
-    grep -q '"arm":"mix".*"held_out_bits_per_byte"' "$work/status" &&
-    has_fields gradient_norm memory_bytes held_out_phase; do
-    tries=$((tries + 1))
-    [ "$tries" -lt 1200 ] || fail "no curve of the mixture while it trains"
-    kill -0 "$job" 2>/dev/null || fail "the job ended before its curve was seen"
-    sleep 0.1
-done
+mixture=$work/shot/tensorboard/mix/held-out/events.out.tfevents.0000000000.pathloom
+has_curve() {
+    [ -s "$mixture" ] &&
+        "$pathloom" status --run "$work/shot" --json >"$work/status" 2>/dev/null &&
+        grep -q '"arm":"mix".*"held_out_bits_per_byte"' "$work/status" &&
+        has_fields gradient_norm memory_bytes held_out_phase
+}
+await_in_job 120 "no curve of the mixture while it trains" \
+    "the job ended before its curve was seen" has_curve
 "$pathloom" status --run "$work/shot" | grep -q 'mix .*held-out text [0-9.]* bits/byte' ||
     fail "status has no held-out text"
 "$pathloom" top --run "$work/shot" </dev/null |
@@ -137,7 +130,6 @@ kill -KILL "$job"
 wait "$job" 2>/dev/null
 job=''
 [ -e "$work/once/worker.held.before@worker" ] || fail "no worker was killed while it scored"
-mixture=$work/shot/tensorboard/mix/held-out/events.out.tfevents.0000000000.pathloom
 cp "$mixture" "$work/torn"
 printf 'torn' >>"$mixture"
 (curves_job shot) >"$work/ask.out" 2>&1 || fail "the job after the kill"
@@ -145,5 +137,5 @@ read_curves shot || fail "the files after the kill cannot be read"
 diff "$work/calm.curves" "$work/shot.curves" >"$work/ask.out" || fail "the curves differ from those of the undisturbed job"
 cmp -n "$(wc -c <"$work/torn")" "$work/torn" "$mixture" ||
     fail "what was written before the kill has changed"
-hashes shot | diff "$work/calm.hashes" - || fail "the modules differ after the kills"
+versions --run "$work/shot" | diff "$work/calm.hashes" - || fail "the modules differ after the kills"
 rm -rf "$work"

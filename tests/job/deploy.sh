@@ -4,14 +4,8 @@
 #
 # usage: deploy.sh PATHLOOM WORKFOLDER
 set -u
-pathloom=$1
 . tests/support/script.sh
-own_folder "$2"
-found=0
-complain() {
-    echo "FAILED: $1"
-    found=1
-}
+begin "$@"
 
 # Checks that the help of the verb names every option that a unit or manifest uses.
 check_options() { # file, verb, words

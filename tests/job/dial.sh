@@ -6,10 +6,8 @@
 #
 # usage: dial.sh PATHLOOM WORKFOLDER
 set -u
-pathloom=$1
-work=$2
 . tests/fault/chaos_job.sh
-own_folder "$work"
+begin "$@"
 cat docs/*.md base/*.[ch] modules/*.[ch] home/*.[ch] store/*.[ch] | head -c 1050000 >"$work/text.txt"
 [ "$(wc -c <"$work/text.txt")" -gt 1000000 ] || fail "the corpus is too small for the dial"
 

@@ -5,9 +5,8 @@
 #
 # usage: eval_text.sh PATHLOOM WORKFOLDER   (in the project's root)
 set -u
-pathloom=$1
 . tests/support/job.sh
-own_folder "$2"
+begin "$@"
 run=$work/run
 
 # Prints the number that follows the first occurrence of a field's name.

@@ -3,9 +3,8 @@
 #
 # usage: exchange.sh PATHLOOM WORKFOLDER   (in the project's root)
 set -eu
-pathloom=$1
 . tests/support/script.sh
-own_folder "$2"
+begin "$@"
 checks=0
 
 ok() {

@@ -4,16 +4,11 @@
 #
 # usage: explain.sh PATHLOOM
 set -u
-export LC_ALL=C # awk, sort, printf and [a-z] depend on it
+. tests/support/script.sh
 pathloom=$1
-found=0
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 missing=$folder/missing known=$folder/known by_code=$folder/by_code
-complain() {
-    echo "FAILED: $1"
-    found=1
-}
 
 statuses=$(sed -n 's/^ *X(\(OK\|ERR_[A-Z_]*\), \([0-9]*\),.*/\1 \2/p' base/status.h)
 [ "$(echo "$statuses" | wc -l)" -gt 20 ] || complain "no statuses in base/status.h"

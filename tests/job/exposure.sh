@@ -5,9 +5,8 @@
 #
 # usage: exposure.sh PATHLOOM WORKFOLDER
 set -u
-pathloom=$1
 . tests/support/job.sh
-own_folder "$2"
+begin "$@"
 make_corpus base docs codec
 
 exposure() { # what, options: prints NAME TOKENS OF_TOKENS for each path and module
@@ -111,6 +110,5 @@ run=one
 exposure "$work/one.txt" mix >"$work/file" || fail "data coverage --of the corpus"
 awk '$2 != $3 || $3 == 0 { bad = 1 } { n++ } END { exit bad || !n }' "$work/file" ||
     fail "not all tokens belong to the only file"
-"$pathloom" data coverage --of elsewhere --run "$work/$run" >"$work/o.out" 2>&1
-[ $? -eq 66 ] || fail "an unknown domain was not refused"
+refused 66 '' "$pathloom" data coverage --of elsewhere --run "$work/$run"
 rm -rf "$work"

@@ -6,17 +6,13 @@
 # usage: graft.sh PATHLOOM WORKFOLDER
 # shellcheck disable=SC2034,SC2154 # some variables belong to chaos_job.sh
 set -u
-pathloom=$1
 seed=1
 . tests/fault/chaos_job.sh
-own_folder "$2"
+begin "$@"
 run=$work/run
 
 long_job() { # options: trains one phase more
-    ask train --out "$run" --set train.phases=+1 "$@" || {
-        cat "$work/ask.out"
-        fail "train $*"
-    }
+    succeeds "train $*" train --out "$run" --set train.phases=+1 "$@"
 }
 
 refused() { # sentence, options

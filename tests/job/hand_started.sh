@@ -5,12 +5,9 @@
 #
 # usage: hand_started.sh PATHLOOM WORKFOLDER
 set -u
-pathloom=$1
-work=$2
-# shellcheck source=tests/support/job.sh
-. "$(dirname "$0")/../support/job.sh"
-rm -rf "$work"
-mkdir -p "$work/hand"
+. tests/support/job.sh
+begin "$@"
+mkdir "$work/hand"
 make_corpus base docs
 
 keys="store.homes=2 store.keep_updates=true store.norm_gate=50 store.staging=64M
@@ -38,12 +35,7 @@ start() { # NAME WORDS...
 "$pathloom" train --out "$work/hand" --set net.attach=true --set workers.local=false \
     >"$work/hand.out" 2>&1 &
 train=$!
-tries=1200
-until grep -q '^wait ' "$work/hand.out"; do
-    tries=$((tries - 1))
-    [ $tries -gt 0 ] || fail "the job does not wait for its homes"
-    sleep 0.1
-done
+await 120 "the job does not wait for its homes" grep '^wait ' "$work/hand.out"
 start worker-1 worker --index 1
 start hub hub
 start home-2 home --index 2
@@ -56,13 +48,8 @@ for process in "$worker_1" "$worker_2" "$hub" "$home_1" "$home_2"; do
 done
 [ ! -e "$work/hand/proc" ] || fail "addresses of the finished job are left"
 
-hashes() {
-    "$pathloom" store ls --run "$work/$1" --json |
-        sed 's/.*"module":"\([^"]*\)".*"hash":"\([^"]*\)".*/\1 \2/'
-}
-hashes own >"$work/own.hashes"
-hashes hand >"$work/hand.hashes"
-[ -s "$work/own.hashes" ] || fail "no module was trained"
+hashes own
+hashes hand
 diff "$work/own.hashes" "$work/hand.hashes" || fail "the hashes differ"
 # The run sets store.keep_updates. If the home uses this key, the updates of a version
 # can be shown.
@@ -73,11 +60,8 @@ grep -q 'precision=f32 .*patience_s=30' "$work/worker-2.out" ||
 [ -d "$work/hand/store/home-2" ] || fail "the second home has no store"
 
 # A key that belongs to the whole run cannot be set for one process.
-"$pathloom" home --run "$work/hand" --index 1 --set outer.lr=1 >"$work/refused.out" 2>&1
-[ $? -eq 64 ] || fail "a home accepted a key of the whole run"
-grep -q 'outer.lr=1.*whole run' "$work/refused.out" || fail "the error does not name the key"
-"$pathloom" home --run "$work/hand" >"$work/refused.out" 2>&1
-[ $? -eq 64 ] || fail "one of two homes started without --index"
-grep -q -- '--index' "$work/refused.out" || fail "the error does not name --index"
+refused 64 'outer.lr=1.*whole run' \
+    "$pathloom" home --run "$work/hand" --index 1 --set outer.lr=1
+refused 64 '[-]-index' "$pathloom" home --run "$work/hand"
 echo "processes that were started by hand gave the hashes of the job of one command"
 rm -rf "$work"

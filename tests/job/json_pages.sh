@@ -4,9 +4,8 @@
 #
 # usage: json_pages.sh PATHLOOM WORKFOLDER   (in the project's root)
 set -u
-pathloom=$1
 . tests/support/job.sh
-own_folder "$2"
+begin "$@"
 checks=0
 
 # Prints a section of the page, from its heading to the next heading.
@@ -48,8 +47,7 @@ job=$!
 training_begins run
 modules_reach run 1
 explained status "$pathloom" status --run "$work/run"
-wait "$job" || fail "the job ends with $?"
-job=''
+job_ends
 
 # ---- a finished run ----
 explained 'status --history' "$pathloom" status --history --run "$work/run"

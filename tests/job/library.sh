@@ -15,8 +15,7 @@ for tool in cc pkg-config nm; do
     command -v "$tool" >/dev/null || { echo "there is no $tool" && exit 77; }
 done
 
-cmake --install "$build" --prefix "$work/usr" --strip >"$work/install.out" 2>&1 ||
-    fail "cmake --install"
+passes install "cmake --install" cmake --install "$build" --prefix "$work/usr" --strip
 pc=$(find "$work/usr" -name pathloom.pc)
 libraries=${pc%/pkgconfig/pathloom.pc}
 # No .pc file of another library may be needed.
@@ -44,9 +43,8 @@ compile() { # program, source, options
     shift 2
     # the shell reads the flags, in which pkg-config escapes blanks
     eval "set -- $(pkg-config --cflags --libs pathloom) \"\$@\""
-    cc -std=c11 -Wall -Wextra -Wpedantic -Werror "$source" -o "$work/$program" "$@" \
-        >"$work/compile.out" 2>&1 ||
-        fail "$source does not compile against the installation"
+    passes compile "$source does not compile against the installation" \
+        cc -std=c11 -Wall -Wextra -Wpedantic -Werror "$source" -o "$work/$program" "$@"
 }
 compile train_one examples/train_one.c -lm
 compile read_run examples/read_run.c
@@ -79,8 +77,7 @@ training_begins run
 grep -q ', training, newest mixture mix$' "$work/live.out" || fail "the run does not train"
 grep -q '^mix/L1.E0@' "$work/live.out" || fail "a run that trains has no modules"
 let_go hub
-wait "$job" || fail "the job"
-job=
+job_ends "the job"
 "$work/project/build/reader" "$run" >"$work/ended.out" 2>&1 || fail "read_run"
 grep -q ', finished, newest mixture mix$' "$work/ended.out" || fail "the run is not finished"
 sed -n 's/^\([a-z]*\/[A-Za-z0-9.]*\)@\([0-9]*\)  \([0-9a-f]*\)  .*/\1 \2 \3/p' "$work/ended.out" \
@@ -114,8 +111,7 @@ fi
 # Errors, cancelling, threads, tags and scores.
 "$pathloom" store merge soup mix@1 mix@2 --run "$run" >"$work/merge.out" 2>&1 || fail "store merge"
 cp base/buf.h "$work/text.h"
-"$work/library_check" "$run" "$work" soup "$work/text.h" >"$work/checked.out" 2>&1 ||
-    fail "library_check"
+passes checked "library_check" "$work/library_check" "$run" "$work" soup "$work/text.h"
 [ "$(cut -d ' ' -f 1 "$work/checked.out" | tr '\n' ' ')" = "score tagged " ] ||
     fail "the library has printed something"
 "$pathloom" eval --run "$run" --on "$work/text.h" --json >"$work/eval.json" 2>"$work/eval.out" ||
@@ -127,7 +123,6 @@ grep -o '{"document":[^}]*}' "$work/eval.json" | head -n 1 | tr -d '{}"' | tr ',
         END { exit !found }' - "$work/checked.out" || fail "score and eval --on differ"
 
 # Training with the installed example.
-sh tests/job/train_one.sh "$work/train_one" "$pathloom" "$work/one" >"$work/one.out" 2>&1 ||
-    fail "train_one"
+passes one "train_one" sh tests/job/train_one.sh "$work/train_one" "$pathloom" "$work/one"
 rm -rf "${work:?}/usr"
 echo "$(wc -l <"$work/declared") functions"

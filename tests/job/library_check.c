@@ -29,55 +29,20 @@ static void check(int holds, const char *what, const pathloom_error *error)
 static pathloom_error error;
 static int n_calls;
 
-static int stop_arm(void *c, const pathloom_arm *a)
-{
-    (void)c;
-    (void)a;
-    n_calls++;
-    return 1;
-}
-static int stop_version(void *c, const pathloom_version_info *v)
-{
-    (void)c;
-    (void)v;
-    n_calls++;
-    return 1;
-}
-static int stop_tag(void *c, const pathloom_tag *t)
-{
-    (void)c;
-    (void)t;
-    n_calls++;
-    return 1;
-}
-static int stop_path(void *c, const pathloom_path *p)
-{
-    (void)c;
-    (void)p;
-    n_calls++;
-    return 1;
-}
-static int stop_phase(void *c, const pathloom_phase *p)
-{
-    (void)c;
-    (void)p;
-    n_calls++;
-    return 1;
-}
-static int stop_contributor(void *c, const pathloom_contributor *p)
-{
-    (void)c;
-    (void)p;
-    n_calls++;
-    return 1;
-}
-static int stop_name(void *c, const char *n)
-{
-    (void)c;
-    (void)n;
-    n_calls++;
-    return 1;
-}
+#define STOPS(name, type)                                                              \
+    static int name(void *context, type value)                                         \
+    {                                                                                  \
+        (void)context, (void)value;                                                    \
+        n_calls++;                                                                     \
+        return 1;                                                                      \
+    }
+STOPS(stop_arm, const pathloom_arm *)
+STOPS(stop_version, const pathloom_version_info *)
+STOPS(stop_tag, const pathloom_tag *)
+STOPS(stop_path, const pathloom_path *)
+STOPS(stop_phase, const pathloom_phase *)
+STOPS(stop_contributor, const pathloom_contributor *)
+STOPS(stop_name, const char *)
 static int stop_piece(void *c, const char *t, size_t n)
 {
     (void)c;

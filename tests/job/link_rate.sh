@@ -7,15 +7,9 @@
 #
 # Exit code 77 (skipped) where the machine does not permit network namespaces.
 set -u
-export LC_ALL=C # awk, sort, printf and [a-z] depend on it
+. tests/support/script.sh
 pathloom=$1
 link=bench/link.sh
-failures=0
-
-complain() {
-    failures=$((failures + 1))
-    echo "FAILED: $1"
-}
 
 sh "$link" free true
 case $? in
@@ -54,4 +48,4 @@ sh "$link" 10mbit 2>/dev/null
 PATH=/nowhere /bin/sh "$link" 10mbit true 2>/dev/null
 [ $? -eq 69 ] || complain "a machine without the tools is not refused"
 
-[ "$failures" -eq 0 ]
+exit "$found"

@@ -9,9 +9,8 @@
 #
 # usage: memory_plan.sh PATHLOOM WORKFOLDER   (in the project's root)
 set -u
-pathloom=$1
 . tests/support/job.sh
-own_folder "$2"
+begin "$@"
 
 # Prints the number that an object of the report has for a kind of process.
 number() { # object, process

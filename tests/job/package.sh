@@ -4,16 +4,9 @@
 #
 # usage: package.sh BUILDFOLDER WORKFOLDER
 set -u
-export LC_ALL=C # awk, sort, printf and [a-z] depend on it
+. tests/support/script.sh
 build=$1
-work=$2
-rm -rf "$work"
-mkdir -p "$work"
-found=0
-complain() {
-    echo "FAILED: $1"
-    found=1
-}
+own_folder "$2"
 
 # A program must compile with the folder's pathloom.h, pathloom.pc and library alone, and
 # must start. A sentence of the library shows that it did.

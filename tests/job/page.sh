@@ -7,10 +7,9 @@
 #
 # Needs curl and jq.
 set -u
-pathloom=$1
 . tests/support/job.sh
 needs curl jq
-own_folder "$2"
+begin "$@"
 page=''
 trap '[ -z "$page" ] || kill "$page" 2>/dev/null' EXIT
 
@@ -62,14 +61,15 @@ training_begins run
 own=$(sed -n 's,^page *\(http.*\)/$,\1,p' "$work/run.out")
 code 200 "$own/state.json" # the page that `train --page` has started
 page_begins
-code 200 "$at/state.json"
-tries=300
-until jq -e '.life == "training" and .serial > 2 and (.arms | length) > 1' "$work/answer" >"$work/jq.out"; do
-    tries=$((tries - 1))
-    [ $tries -gt 0 ] || fail "the page does not see the job: $(head -c 500 "$work/answer")"
-    sleep 0.2
-    code 200 "$at/state.json"
-done
+sees() { # what, FILTER: asks until the jq filter is true of the answer
+    tries=300
+    until code 200 "$at/state.json" && jq -e "$2" "$work/answer" >"$work/jq.out"; do
+        tries=$((tries - 1))
+        [ $tries -gt 0 ] || fail "the page does not see the $1: $(head -c 500 "$work/answer")"
+        sleep 0.2
+    done
+}
+sees job '.life == "training" and .serial > 2 and (.arms | length) > 1'
 "$pathloom" status --run "$work/run" --json >"$work/status" || fail "status"
 code 200 "$at/state.json"
 jq -r '.arms[] | .arm as $a | .paths[] | [$a, .path] | join("/")' "$work/status" >"$work/a"
@@ -122,18 +122,11 @@ grep -q "default-src 'none'" "$work/head" || fail "no Content-Security-Policy"
     fail "the page makes HTML of text"
 refused 64 'give --token FILE' "$pathloom" page --run "$work/run" --listen '0.0.0.0:*'
 let_go worker
-wait "$job" || fail "the job ends with $?"
-job=''
+job_ends
 ! curl -s --max-time 5 "$own/state.json" >"$work/answer" || fail "the page of train still runs"
 
 # ---- a finished run ----
-tries=300
-until code 200 "$at/state.json" &&
-    jq -e '.life == "finished" and .reading == false' "$work/answer" >"$work/jq.out"; do
-    tries=$((tries - 1))
-    [ $tries -gt 0 ] || fail "the page does not see the end: $(head -c 500 "$work/answer")"
-    sleep 0.2
-done
+sees end '.life == "finished" and .reading == false'
 holds '[.arms[] | select(.arm == "mix")][0] | .tasks == 24 and .tasks_done == 24'
 holds '.held_out | length > 1 and all(.bits_per_byte > 0)'
 code 200 "$at/history"

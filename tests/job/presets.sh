@@ -4,16 +4,8 @@
 #
 # usage: presets.sh PATHLOOM WORKFOLDER
 set -u
-export LC_ALL=C # awk, sort, printf and [a-z] depend on it
-pathloom=$1
-work=$2
-failures=0
-mkdir -p "$work"
-
-fail() {
-    failures=$((failures + 1))
-    echo "FAILED: $*"
-}
+. tests/support/script.sh
+begin "$@"
 
 # value FILE SECTION.KEY: prints the value of the key in the file
 value() {
@@ -27,10 +19,10 @@ has() {
     preset=$1
     shift
     "$pathloom" init --set preset="$preset" >"$work/$preset.yaml" 2>"$work/error" ||
-        fail "init of $preset: $(cat "$work/error")"
+        complain "init of $preset: $(cat "$work/error")"
     for pair; do
         is=$(value "$work/$preset.yaml" "${pair%%=*}")
-        [ "$is" = "${pair#*=}" ] || fail "$preset has ${pair%%=*} $is, not ${pair#*=}"
+        [ "$is" = "${pair#*=}" ] || complain "$preset has ${pair%%=*} $is, not ${pair#*=}"
     done
 }
 
@@ -59,20 +51,20 @@ has laptop outer.rescale=false router.overlap=1 topology.levels=2x2
 # Keys that the user gives override the preset, also if a file gives them.
 printf 'preset: dipaco-150m-16x16\ntrain:\n  tau: 7\n' >"$work/own.yaml"
 "$pathloom" init --set preset=dipaco-150m-16x16 --set train.tau=7 >"$work/set.yaml"
-[ "$(value "$work/set.yaml" train.tau)" = 7 ] || fail "--set does not override a preset"
-[ "$(value "$work/set.yaml" train.batch)" = 512 ] || fail "a key that was set changed another key of the preset"
+[ "$(value "$work/set.yaml" train.tau)" = 7 ] || complain "--set does not override a preset"
+[ "$(value "$work/set.yaml" train.batch)" = 512 ] || complain "a key that was set changed another key of the preset"
 "$pathloom" train "$work/own.yaml" --out "$work/run" --set router.prefix=1024 >"$work/out" 2>&1
 grep -q 'router.prefix 1024 .* model.context 1024' "$work/out" ||
-    fail "a preset in a file: $(cat "$work/out")"
+    complain "a preset in a file: $(cat "$work/out")"
 
 # The list must have the same presets as the error that names all presets.
-"$pathloom" init --list >"$work/list" || fail "init --list"
+"$pathloom" init --list >"$work/list" || complain "init --list"
 "$pathloom" init --set preset=nothing-of-this-name >"$work/out" 2>&1
-[ $? -eq 78 ] || fail "an unknown preset does not end with 78"
-[ "$(wc -l <"$work/out")" -eq 1 ] || fail "more than a sentence: $(cat "$work/out")"
+[ $? -eq 78 ] || complain "an unknown preset does not end with 78"
+[ "$(wc -l <"$work/out")" -eq 1 ] || complain "more than a sentence: $(cat "$work/out")"
 sed 's/.*known are //; s/, where.*//; s/, /\n/g' "$work/out" >"$work/known"
 awk 'NR > 1 && NF == 6 { print $1 }' "$work/list" | diff - "$work/known" ||
-    fail "the list and the error name different presets"
-grep -q '^dipaco-150m-16x16-ps  *149.1M  *256 ' "$work/list" || fail "$(cat "$work/list")"
+    complain "the list and the error name different presets"
+grep -q '^dipaco-150m-16x16-ps  *149.1M  *256 ' "$work/list" || complain "$(cat "$work/list")"
 
-[ "$failures" -eq 0 ]
+exit "$found"

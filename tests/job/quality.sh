@@ -8,9 +8,8 @@
 # usage: quality.sh PATHLOOM WORKFOLDER
 # shellcheck disable=SC2154 # some variables belong to job.sh
 set -u
-pathloom=$1
 . tests/support/job.sh
-own_folder "$2"
+begin "$@"
 
 # Writes documents of four domains as JSON lines. The domains have words in common, but
 # in each of them other words follow a word: one of two, with equal probability. So a

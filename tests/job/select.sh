@@ -5,11 +5,8 @@
 # usage: select.sh PATHLOOM LEDGER WORKFOLDER
 # shellcheck disable=SC2034,SC2154 # some variables belong to chaos_job.sh
 set -u
-pathloom=$1
-ledger=$2
-seed=1
 . tests/fault/chaos_job.sh
-own_folder "$3"
+begin_seeded "$@"
 
 # The learning rate is so high that already the first phase does harm. So the best
 # version is the base model (phase 0).

@@ -14,16 +14,6 @@ serve_odd=$2
 needs curl
 own_folder "$3"
 
-# ends SIGNAL: the server must end with exit code 0
-ends() {
-    kill "-$1" "$server"
-    code=0
-    wait "$server" || code=$?
-    server=
-    [ "$code" -eq 0 ] || fail "the server ended with $code: $(cat "$work/stderr")"
-    ok
-}
-
 ask() { # BODY [CURL'S OPTION ...]
     body=$1
     shift
@@ -122,20 +112,13 @@ metric() { # NAME
     curl -s --max-time 60 "$at/metrics" | sed -n "s/^pathloom_serve_$1 //p"
 }
 
-"$pathloom" train --corpus tests --out "$work/run" --set data.valid_share=0.2 \
-    --set train.tau=20 --set train.phases=4 --set train.batch=4 --set router.prefix=8 \
-    --set eval.baselines=none --set eval.sample_tokens=0 \
-    --set eval.max_tokens=2000 --set data.vocab=600 \
-    --set data.max_bytes=600000 --set model.width=48 --set model.heads=2 \
-    --set model.kv_heads=1 --set model.blocks=2 --set model.context=64 \
-    --set train.base_steps=20 --set topology.levels=2x2 > "$work/log" 2>&1 ||
-    fail "training: $(tail -n 3 "$work/log")"
+train_run --set train.tau=20 --set train.phases=4 --set eval.baselines=none \
+    --set model.kv_heads=1 --set model.context=64 --set topology.levels=2x2
 
 # ---- clients that ask at the same time get the texts of `generate`; the server
 # computes three answers at once, and has memory for two of the four paths ----
 start --slots 3 --paths 2
 n=0
-clients=
 for prompt in 'static int ' 'The ' '/* ' '#include ' 'for (int i' 'return' 'assert_' 'if ('; do
     n=$((n + 1))
     "$pathloom" generate --run "$work/run" --prompt "$prompt" --max-tokens 40 --seed $n \
@@ -146,9 +129,7 @@ for prompt in 'static int ' 'The ' '/* ' '#include ' 'for (int i' 'return' 'asse
     ask "$body, \"stream\": true}" > "$work/stream.$n" &
     clients="$clients $!"
 done
-for client in $clients; do
-    wait "$client" || fail "a client got no answer"
-done
+clients_end "a client got no answer"
 for i in $(seq $n); do
     want=$(sed -n 's/.*"text":"\(.*\)","prompt_tokens".*/\1/p' "$work/alone.$i")
     path=$(sed -n 's/.*"path":"\([^"]*\)".*/\1/p' "$work/alone.$i")
@@ -328,7 +309,6 @@ ends TERM
 # of `generate`, beside other requests, in a stream, and alone ----
 rerouted() { # LIKELIHOOD_OR_ROUTER
     n=0
-    clients=
     while read -r prompt; do
         n=$((n + 1))
         "$pathloom" generate --run "$work/run" --prompt "$prompt" --max-tokens 30 --seed $n \
@@ -343,9 +323,7 @@ rerouted() { # LIKELIHOOD_OR_ROUTER
         ask "{\"prompt\": \"$prompt\", \"max_tokens\": 20}" > "$work/answer.$n" &
         clients="$clients $!"
     done < "$work/prompts"
-    for client in $clients; do
-        wait "$client" || fail "a client got no answer"
-    done
+    clients_end "a client got no answer"
     moves=0
     for i in $(seq $n); do
         want=$(sed -n 's/.*"text":"\(.*\)","prompt_tokens".*/\1/p' "$work/alone.$i")
@@ -396,16 +374,13 @@ ok
 # after SIGTERM ----
 start --slots 1 --queue 1
 kill -STOP "$server"
-clients=
 for i in $(seq 12); do
     ask '{"prompt": "The ", "max_tokens": 50}' -i > "$work/burst.$i" &
     clients="$clients $!"
 done
 connected 12
 kill -CONT "$server"
-for client in $clients; do
-    wait "$client" || fail "a client of the burst got no answer"
-done
+clients_end "a client of the burst got no answer"
 grep -q '^HTTP/1.1 200' "$work"/burst.* || fail "no request of the burst was answered"
 grep -q '^HTTP/1.1 429' "$work"/burst.* || fail "no request of the burst was refused"
 grep -l '^HTTP/1.1 429' "$work"/burst.* | while read -r file; do
@@ -437,16 +412,13 @@ ok
 ends TERM
 start --slots 1 --per-address 2
 kill -STOP "$server"
-clients=
 for i in $(seq 8); do
     ask '{"prompt": "The ", "max_tokens": 50}' > "$work/local.$i" &
     clients="$clients $!"
 done
 connected 8
 kill -CONT "$server"
-for client in $clients; do
-    wait "$client" || fail "a client of one address got no answer"
-done
+clients_end "a client of one address got no answer"
 grep -q finish_reason "$work"/local.* || fail "no request of the address was answered"
 grep -q '2 requests from this client' "$work"/local.* || fail "an address has no limit"
 ends TERM

@@ -7,11 +7,10 @@
 #
 # Needs curl and jq.
 set -eu
-pathloom=$1
 . tests/support/script.sh
 . tests/support/server.sh
 needs curl jq
-own_folder "$2"
+begin "$@"
 
 ask() { # BODY: writes the answer into $work/answer
     curl -s --max-time 60 "$at/v1/completions" -d "$1" > "$work/answer" ||
@@ -34,14 +33,8 @@ refused() { # HTTP-STATUS WORDS BODY
     ok
 }
 
-"$pathloom" train --corpus tests --out "$work/run" --set data.valid_share=0.2 \
-    --set train.tau=10 --set train.phases=2 --set train.batch=4 --set router.prefix=8 \
-    --set eval.baselines=dense --set eval.sample_tokens=0 \
-    --set eval.max_tokens=2000 --set data.vocab=600 \
-    --set data.max_bytes=600000 --set model.width=48 --set model.heads=2 \
-    --set model.kv_heads=1 --set model.blocks=2 --set model.context=64 \
-    --set train.base_steps=20 --set topology.levels=2 > "$work/log" 2>&1 ||
-    fail "training: $(tail -n 3 "$work/log")"
+train_run --set eval.baselines=dense --set model.kv_heads=1 --set model.context=64 \
+    --set topology.levels=2
 start --slots 3
 
 # ---- scores of a prompt: one score per token; the first one is null ----
@@ -91,15 +84,12 @@ holds '.usage as $u | ($u.prompt_tokens + $u.completion_tokens) == $u.total_toke
 
 # ---- more answers than the server computes at once, while other clients ask ----
 many=$(jq -cn '[range(20) | "text \(.)"]')
-clients=
 for i in 1 2 3; do
     curl -s --max-time 60 "$at/v1/completions" \
         -d "{\"prompt\": $many, \"max_tokens\": 5, \"logprobs\": 1}" > "$work/beside.$i" &
     clients="$clients $!"
 done
-for client in $clients; do
-    wait "$client" || fail "a client got no answer"
-done
+clients_end "a client got no answer"
 for i in 1 2 3; do
     [ "$(jq -c .choices "$work/beside.$i")" = "$(jq -c .choices "$work/beside.1")" ] ||
         fail "equal requests have different answers"
@@ -276,14 +266,6 @@ refused_at 400 '`content`' /tokenize -d '{}'
 refused_at 400 '`input`' /v1/embeddings -d '{}'
 refused_at 400 'context is 64' /v1/embeddings -d "{\"input\": \"$(seq 300 | tr '\n' ' ')\"}"
 
-# ends: ends the server, which must have exit code 0
-ends() {
-    kill -TERM "$server"
-    code=0
-    wait "$server" || code=$?
-    server=
-    [ "$code" -eq 0 ] || fail "the server ended with $code: $(cat "$work/stderr")"
-}
 ends
 
 # ---- conversations ----

@@ -4,9 +4,8 @@
 #
 # usage: store_verbs.sh PATHLOOM WORKFOLDER
 set -u
-pathloom=$1
 . tests/support/script.sh
-own_folder "$2"
+begin "$@"
 mkdir "$work/corpus"
 cp base/*.[ch] store/*.[ch] docs/*.md "$work/corpus/"
 job='' workers=''

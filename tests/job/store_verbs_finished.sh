@@ -4,10 +4,8 @@
 #
 # usage: store_verbs_finished.sh PATHLOOM WORKFOLDER
 set -u
-pathloom=$1
-# shellcheck source=tests/support/job.sh
 . tests/support/job.sh
-own_folder "$2"
+begin "$@"
 make_corpus base docs
 
 says() { # words

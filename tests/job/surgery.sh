@@ -6,9 +6,8 @@
 # usage: surgery.sh PATHLOOM WORKFOLDER
 # shellcheck disable=SC2154 # work belongs to job.sh
 set -u
-pathloom=$1
 . tests/support/job.sh
-own_folder "$2"
+begin "$@"
 
 says() { # words
     grep -q -- "$1" "$work/verb.out" || fail "\`$verb\` does not say \`$1\`"
@@ -58,8 +57,7 @@ verb store merge one L1.E0@1 L1.E0@2 L1.E1
 says '^tag one names 1 merged and 11 other modules'
 verb store merge twice mean arc
 for tag in same mean arc elected sum paths one twice; do
-    "$pathloom" store verify $tag --run "$work/run" >"$work/verb.out" 2>&1 ||
-        fail "store verify $tag"
+    passes verb "store verify $tag" "$pathloom" store verify $tag --run "$work/run"
     verb="store verify $tag"
     says '^'$tag'.merged/L1.E0@0 .*  the same$'
 done
@@ -177,12 +175,8 @@ if command -v curl >/dev/null; then
     "$pathloom" serve --run "$work/run" --listen '127.0.0.1:*' --threads 1 \
         --without L2.E1 >"$work/serve.out" 2>&1 &
     job=$!
-    tries=1200
-    until grep -q '^serving' "$work/serve.out"; do
-        tries=$((tries - 1))
-        [ $tries -gt 0 ] && kill -0 $job || fail "serve --without does not begin"
-        sleep 0.05
-    done
+    await_in_job 60 "serve --without does not begin" "serve --without has ended" \
+        grep '^serving' "$work/serve.out"
     at=$(sed -n 's/^serving .* at //p' "$work/serve.out")
     curl -s --max-time 60 "$at/models" >"$work/models"
     grep -q '"p10"' "$work/models" && ! grep -q '"p11"' "$work/models" ||

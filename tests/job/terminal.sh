@@ -5,10 +5,8 @@
 #
 # usage: terminal.sh PATHLOOM WORKFOLDER
 set -u
-pathloom=$1
-work=$2
 . tests/fault/chaos_job.sh
-own_folder "$work"
+begin "$@"
 command -v script >/dev/null || exit 77
 make_corpus base modules docs
 
@@ -27,22 +25,15 @@ PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:5 \
     --set train.base_steps=8 --set router.prefix=8 --set eval.baselines=diloco \
     --set eval.max_tokens=200 --set eval.sample_tokens=0" &
 job=$!
-tries=1200
-until [ -s "$work/run/log/worker-1.log" ] && grep -q 'mix ' "$work/train.out"; do
-    tries=$((tries - 1))
-    [ "$tries" -gt 0 ] || fail "the mixture does not begin"
-    sleep 0.1
-done
+begins() {
+    [ -s "$work/run/log/worker-1.log" ] && grep 'mix ' "$work/train.out"
+}
+await 120 "the mixture does not begin" begins
 # `top` ends when the user types q. Here it gets no input, so it is ended by a signal
 # after it has drawn the screen.
 on_terminal "$work/top.out" "'$pathloom' top --run '$work/run'" &
 top=$!
-tries=1200
-until grep -q 'mix/p00' "$work/top.out"; do
-    tries=$((tries - 1))
-    [ "$tries" -gt 0 ] || fail "top does not show the mixture"
-    sleep 0.1
-done
+await 120 "top does not show the mixture" grep 'mix/p00' "$work/top.out"
 pkill -TERM -f "pathloom top --run $work/run\$"
 wait "$top"
 pkill -KILL -f "pathloom worker --run $work/run --index 1( |\$)" || fail "there is no worker-1"

@@ -8,10 +8,9 @@
 # Without curl the test is skipped (77). Without promtool the metrics are not checked,
 # and a line says so.
 set -u
-pathloom=$1
 . tests/support/script.sh
 needs curl
-own_folder "$2"
+begin "$@"
 mkdir "$work/corpus"
 cp base/*.[ch] "$work/corpus/"
 . tests/support/by_hand.sh
@@ -41,12 +40,10 @@ workers=$pid
 start other env PATHLOOM_FAILPOINT=$pause \
     "$pathloom" worker --run "$work/run" --name other --patience-s 3600 --log-json --verbose
 workers="$workers $pid"
-start train "$pathloom" train --corpus "$work/corpus" --out "$work/run" \
-    --set net.attach=true --set data.vocab=512 --set data.valid_share=0.1 \
-    --set model.width=48 --set model.heads=2 --set model.blocks=2 \
-    --set model.context=64 --set train.batch=4 --set train.tau=25 \
-    --set train.phases=10 --set train.base_steps=50 --set router.prefix=16 \
-    --set outer.method=noloco --set eval.baselines=none --set eval.max_tokens=2000 --set eval.sample_tokens=0
+# shellcheck disable=SC2086 # $small_model is a list of words
+start train "$pathloom" train --corpus "$work/corpus" --out "$work/run" $small_model \
+    --set net.attach=true --set train.tau=25 --set train.phases=10 --set train.base_steps=50 \
+    --set outer.method=noloco --set eval.max_tokens=2000
 job=$pid
 busy() {
     curl -sf "http://127.0.0.1:$port/metrics" >"$work/metrics" &&

@@ -5,9 +5,8 @@
 #
 # usage: worker_settings.sh PATHLOOM WORKFOLDER
 set -u
-pathloom=$1
 . tests/support/script.sh
-own_folder "$2"
+begin "$@"
 mkdir "$work/run"
 
 # Starts a worker with the address of a hub that does not exist. The worker prints its

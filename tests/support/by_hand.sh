@@ -15,19 +15,6 @@ start() { # name, command
     children="$children $pid"
 }
 
-# Repeats the command until it succeeds. If it has not succeeded after about the given
-# time, which is far more than any machine needs, the script fails with the message.
-await() { # seconds, message, command
-    left=$(($1 * 10))
-    what=$2
-    shift 2
-    until "$@" >/dev/null 2>&1; do
-        left=$((left - 1))
-        [ "$left" -gt 0 ] || fail "$what"
-        sleep 0.1
-    done
-}
-
 # Makes a second machine: a network of its own, joined to this one by a cable. The script
 # has set the addresses `here` and `there` of its ends. Sets `second` to a script that
 # becomes a command there, with a home folder of its own. It is not a function, because a

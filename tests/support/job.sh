@@ -7,11 +7,13 @@ stopped='' job=''
 
 # Prints $1 and the last lines of all outputs, lets stopped processes continue, ends the
 # job, and exits with 1. If the script has set `case`, prints only outputs of that case.
+# With `in_logs`, also prints the last lines of all logs that match this pattern.
 fail() {
     echo "FAILED${first_seed:+ (seed $first_seed)}: ${case:+$case: }$1"
     for log in "$work/${case:+$case.}"*.out; do
         [ ! -f "$log" ] || { echo "--- $log" && tail -n 15 "$log"; }
     done
+    [ -z "${in_logs-}" ] || grep -h "$in_logs" "$work"/*/log/*.log | tail -n 20
     # shellcheck disable=SC2086 # $stopped may be several process ids
     [ -z "$stopped" ] || kill -CONT $stopped 2>/dev/null
     [ -z "$job" ] || { kill "$job" && pkill -CONT -P "$job"; } 2>/dev/null
@@ -37,11 +39,8 @@ make_corpus() { # [--whole] folders
 small_job() { # folder, options
     out=$1
     shift
-    exec "$pathloom" train --corpus "$work/corpus" --out "$work/$out" --workers 2 \
-        --set data.vocab=512 --set data.valid_share=0.1 --set model.width=48 \
-        --set model.heads=2 --set model.blocks=2 --set model.context=64 \
-        --set train.batch=4 --set router.prefix=16 --set eval.baselines=none \
-        --set eval.max_tokens=500 --set eval.sample_tokens=0 "$@"
+    # shellcheck disable=SC2086 # $small_model is a list of words
+    exec "$pathloom" train --corpus "$work/corpus" --out "$work/$out" --workers 2 $small_model "$@"
 }
 
 # Copies the token files of an earlier run, so that this run need not make them.
@@ -50,21 +49,41 @@ take_data() { # folder of that run, folder of this one
     cp -r "$work/$1/data" "$work/$2/"
 }
 
-# Waits until the hub knows the job's mixture and can therefore lease its tasks.
-training_begins() { # folder
-    tries=2400
-    until grep -qs 'arm.added arm=mix' "$work/$1/log/hub.log"; do
-        tries=$((tries - 1))
-        [ $tries -gt 0 ] || fail "training into $1 does not begin"
-        kill -0 "$job" 2>/dev/null || fail "training into $1 ended before it began"
+# Repeats the command until it succeeds. Fails with the first message after about this
+# time, and with the second one if the job has ended.
+await_in_job() { # seconds, message, message, command
+    left=$(($1 * 20)) late=$2 ended=$3
+    shift 3
+    until "$@" >/dev/null 2>&1; do
+        left=$((left - 1))
+        [ "$left" -gt 0 ] || fail "$late"
+        kill -0 "$job" 2>/dev/null || fail "$ended"
         sleep 0.05
     done
+}
+
+# Waits until the job has ended, which must be with exit code 0.
+job_ends() { # message
+    wait "$job" || fail "${1:-the job ends with $?}"
+    job=''
+}
+
+# Waits until the hub knows the job's mixture and can therefore lease its tasks.
+training_begins() { # folder
+    await_in_job 120 "training into $1 does not begin" "training into $1 ended before it began" \
+        grep -s 'arm.added arm=mix' "$work/$1/log/hub.log"
 }
 
 # Prints one line per module: its name, its version and its hash.
 versions() { # options of store ls
     "$pathloom" store ls "$@" --json |
         sed -n 's/.*"module":"\([^"]*\)".*"version":\([0-9]*\).*"hash":"\([^"]*\)".*/\1 \2 \3/p'
+}
+
+# Writes the versions of a run into FOLDER.hashes.
+hashes() { # folder
+    versions --run "$work/$1" >"$work/$1.hashes"
+    [ -s "$work/$1.hashes" ] || fail "no module in $1"
 }
 
 # Waits until every module of the mixture has this version or a later one.
@@ -116,6 +135,11 @@ facts_of_run() { # folder
             "$work/ls"
     done | sort >"$work/$1.facts"
     [ "$(grep -c '^mix/' "$work/$1.facts")" -gt 8 ] || fail "$1 has too few modules"
+}
+
+# Runs a command, which must succeed. The output goes to NAME.out.
+passes() { # name, message if it fails, command
+    (shift 2 && "$@") >"$work/$1.out" 2>&1 || fail "$2"
 }
 
 # Runs `pathloom store VERB`, which must succeed, and writes the output into verb.out.

@@ -19,6 +19,18 @@ own_folder() { # folder
     mkdir -p "$work"
 }
 
+# Options for a small model, which trains within seconds.
+small_model="--set data.vocab=512 --set data.valid_share=0.1 --set model.width=48
+    --set model.heads=2 --set model.blocks=2 --set model.context=64 --set train.batch=4
+    --set router.prefix=16 --set eval.baselines=none --set eval.max_tokens=500
+    --set eval.sample_tokens=0"
+
+# Sets `pathloom` and `work` for a script with these arguments.
+begin() { # PATHLOOM WORKFOLDER
+    pathloom=$1
+    own_folder "$2"
+}
+
 # Prints $1 and the last lines of all outputs, and exits with 1.
 fail() {
     echo "FAILED: $1"
@@ -26,6 +38,26 @@ fail() {
         [ ! -f "$log" ] || { echo "--- $log" && tail -n 12 "$log"; }
     done
     exit 1
+}
+
+# Repeats the command until it succeeds. If it has not succeeded after about the given
+# time, which is far more than any machine needs, the script fails with the message.
+await() { # seconds, message, command
+    left=$(($1 * 10))
+    what=$2
+    shift 2
+    until "$@" >/dev/null 2>&1; do
+        left=$((left - 1))
+        [ "$left" -gt 0 ] || fail "$what"
+        sleep 0.1
+    done
+}
+
+# Notes a finding, after which the script goes on. The script ends with `exit $found`.
+found=0
+complain() { # sentence
+    echo "FAILED: $1"
+    found=1
 }
 
 skip() {

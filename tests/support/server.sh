@@ -1,12 +1,40 @@
 # shellcheck shell=sh disable=SC2034,SC2154
 # This file is sourced by scripts that ask a server of $work/run. Such a script sets
 # `pathloom` and sources script.sh first.
-server=
+server='' clients=
 checks=0
 trap '[ -z "$server" ] || kill -KILL "$server" 2>/dev/null || :' EXIT
 
 ok() {
     checks=$((checks + 1))
+}
+
+# Trains a small run.
+train_run() { # options
+    "$pathloom" train --corpus tests --out "$work/run" --set data.valid_share=0.2 \
+        --set data.vocab=600 --set data.max_bytes=600000 --set model.width=48 \
+        --set model.heads=2 --set model.blocks=2 --set train.tau=10 --set train.phases=2 \
+        --set train.batch=4 --set train.base_steps=20 --set router.prefix=8 \
+        --set eval.sample_tokens=0 --set eval.max_tokens=2000 "$@" >"$work/log" 2>&1 ||
+        fail "training: $(tail -n 3 "$work/log")"
+}
+
+# Waits for the processes $clients, which must succeed.
+clients_end() { # message
+    for client in $clients; do
+        wait "$client" || fail "$1"
+    done
+    clients=
+}
+
+# The server must end with exit code 0.
+ends() { # [signal]
+    kill "-${1:-TERM}" "$server"
+    code=0
+    wait "$server" || code=$?
+    server=
+    [ "$code" -eq 0 ] || fail "the server ended with $code: $(cat "$work/stderr")"
+    ok
 }
 
 # start ARGUMENT ...: starts a server; sets $server to its process and $at to its

@@ -200,107 +200,44 @@ template <class To, class From> static inline To emulated_bits(From from)
     memcpy(&to, &from, sizeof to);
     return to;
 }
-static inline unsigned __float_as_uint(float x)
-{
-    return emulated_bits<unsigned>(x);
-}
-static inline int __float_as_int(float x)
-{
-    return emulated_bits<int>(x);
-}
-static inline float __uint_as_float(unsigned x)
-{
-    return emulated_bits<float>(x);
-}
-static inline float __int_as_float(int x)
-{
-    return emulated_bits<float>(x);
-}
-static inline long long __double_as_longlong(double x)
-{
-    return emulated_bits<long long>(x);
-}
-static inline double __longlong_as_double(long long x)
-{
-    return emulated_bits<double>(x);
-}
-static inline float rsqrtf(float x)
-{
-    return 1.0f / sqrtf(x);
-}
-static inline double rsqrt(double x)
-{
-    return 1.0 / sqrt(x);
-}
+#define EMULATED_FUNCTION(type, name, arguments, value)                                \
+    static inline type name arguments                                                  \
+    {                                                                                  \
+        return value;                                                                  \
+    }
+EMULATED_FUNCTION(unsigned, __float_as_uint, (float x), emulated_bits<unsigned>(x))
+EMULATED_FUNCTION(int, __float_as_int, (float x), emulated_bits<int>(x))
+EMULATED_FUNCTION(float, __uint_as_float, (unsigned x), emulated_bits<float>(x))
+EMULATED_FUNCTION(float, __int_as_float, (int x), emulated_bits<float>(x))
+EMULATED_FUNCTION(long long, __double_as_longlong, (double x),
+                  emulated_bits<long long>(x))
+EMULATED_FUNCTION(double, __longlong_as_double, (long long x), emulated_bits<double>(x))
+EMULATED_FUNCTION(float, rsqrtf, (float x), 1.0f / sqrtf(x))
+EMULATED_FUNCTION(double, rsqrt, (double x), 1.0 / sqrt(x))
 /* glibc already has functions of these names */
 #define __expf expf
 #define __logf logf
-static inline float __fdividef(float x, float y)
-{
-    return x / y;
-}
+EMULATED_FUNCTION(float, __fdividef, (float x, float y), x / y)
 /* Each result is rounded once. Because of -ffp-contract=off, operations are never
  * contracted. */
-static inline float __fmul_rn(float x, float y)
-{
-    return x * y;
-}
-static inline float __fadd_rn(float x, float y)
-{
-    return x + y;
-}
-static inline float __fsub_rn(float x, float y)
-{
-    return x - y;
-}
-static inline float __fdiv_rn(float x, float y)
-{
-    return x / y;
-}
-static inline float __fsqrt_rn(float x)
-{
-    return sqrtf(x);
-}
-static inline float __fmaf_rn(float x, float y, float z)
-{
-    return fmaf(x, y, z);
-}
-static inline int __float2int_rn(float x)
-{
-    return (int)nearbyintf(x);
-}
-static inline int __float2int_rz(float x)
-{
-    return (int)x;
-}
-static inline float __int2float_rn(int x)
-{
-    return (float)x;
-}
-static inline int __popc(unsigned x)
-{
-    return __builtin_popcount(x);
-}
-static inline int __popcll(unsigned long long x)
-{
-    return __builtin_popcountll(x);
-}
-static inline int __clz(int x)
-{
-    return x == 0 ? 32 : __builtin_clz((unsigned)x);
-}
-static inline int __clzll(long long x)
-{
-    return x == 0 ? 64 : __builtin_clzll((unsigned long long)x);
-}
-static inline int __ffs(int x)
-{
-    return __builtin_ffs(x);
-}
-static inline unsigned __umulhi(unsigned x, unsigned y)
-{
-    return (unsigned)((uint64_t)x * y >> 32);
-}
+EMULATED_FUNCTION(float, __fmul_rn, (float x, float y), (x * y))
+EMULATED_FUNCTION(float, __fadd_rn, (float x, float y), x + y)
+EMULATED_FUNCTION(float, __fsub_rn, (float x, float y), x - y)
+EMULATED_FUNCTION(float, __fdiv_rn, (float x, float y), x / y)
+EMULATED_FUNCTION(float, __fsqrt_rn, (float x), sqrtf(x))
+EMULATED_FUNCTION(float, __fmaf_rn, (float x, float y, float z), fmaf(x, y, z))
+EMULATED_FUNCTION(int, __float2int_rn, (float x), (int)nearbyintf(x))
+EMULATED_FUNCTION(int, __float2int_rz, (float x), (int)x)
+EMULATED_FUNCTION(float, __int2float_rn, (int x), (float)x)
+EMULATED_FUNCTION(int, __popc, (unsigned x), __builtin_popcount(x))
+EMULATED_FUNCTION(int, __popcll, (unsigned long long x), __builtin_popcountll(x))
+EMULATED_FUNCTION(int, __clz, (int x), x == 0 ? 32 : __builtin_clz((unsigned)x))
+EMULATED_FUNCTION(int, __clzll, (long long x),
+                  x == 0 ? 64 : __builtin_clzll((unsigned long long)x))
+EMULATED_FUNCTION(int, __ffs, (int x), __builtin_ffs(x))
+EMULATED_FUNCTION(unsigned, __umulhi, (unsigned x, unsigned y),
+                  (unsigned)(((uint64_t)x * y) >> 32))
+#undef EMULATED_FUNCTION
 static inline unsigned __brev(unsigned x)
 {
     unsigned y = 0;
