@@ -79,8 +79,7 @@ const cli_verb verb_check = {
     .name = "check",
     .usage = "check --run RUN [--recompute N|all] [--json]",
     .help = "check that a run is intact, from its store alone",
-    .options = options,
-    .n_options = CLI_COUNT(options),
+    CLI_TABLE(options),
     .notes =
         "One line per invariant: it holds, it is broken (followed by what is damaged), "
         "or it is unproven because the data that could prove it was not kept "

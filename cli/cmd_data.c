@@ -223,7 +223,6 @@ const cli_verb verb_data = {
     .name = "data",
     .usage = "data coverage [ARM] --run RUN [--of WHAT] [--json]",
     .help = "check that the paths were trained on every sample exactly once",
-    .options = options,
-    .n_options = CLI_COUNT(options),
+    CLI_TABLE(options),
     .most_words = 2,
     .run = run_data};

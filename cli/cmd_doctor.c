@@ -48,6 +48,5 @@ const cli_verb verb_doctor = {
     .name = "doctor",
     .usage = "doctor [--run RUN | --hub ADDRESS --key FILE]",
     .help = "check this machine, a run, or the connection to a job",
-    .options = options,
-    .n_options = CLI_COUNT(options),
+    CLI_TABLE(options),
     .run = run_doctor};

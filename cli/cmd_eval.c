@@ -96,7 +96,6 @@ const cli_verb verb_eval = {
     .name = "eval",
     .usage = "eval --run RUN [--on FILE] [--every W,W,...] [--json]",
     .help = "measure the perplexity of the mixture and its baselines on held-out text",
-    .options = options,
-    .n_options = CLI_COUNT(options),
+    CLI_TABLE(options),
     .computes = true,
     .run = run_eval};

@@ -280,7 +280,6 @@ const cli_verb verb_export = {
     .name = "export",
     .usage = "export --run RUN --path pNN --out PATH [--format gguf] [--type NAME]",
     .help = "write a path as files for transformers or llama.cpp",
-    .options = options,
-    .n_options = CLI_COUNT(options),
+    CLI_TABLE(options),
     .computes = true,
     .run = run_export};

@@ -50,8 +50,7 @@ const cli_verb verb_forget = {
     .name = "forget",
     .usage = "forget DOC... --run RUN [--dry-run] [--from start] [--purge]",
     .help = "remove documents from a trained run, exactly",
-    .options = options,
-    .n_options = CLI_COUNT(options),
+    CLI_TABLE(options),
     .notes =
         "DOC is a file or folder with the text of training documents, or the hash of "
         "one (16 hex digits).\n\n"

@@ -284,7 +284,6 @@ const cli_verb verb_generate = {.name = "generate",
                                 .usage = "generate --run RUN --prompt TEXT [--path "
                                          "pNN] [--max-tokens N] [--temperature X]",
                                 .help = "write text with the path that fits the prompt",
-                                .options = options,
-                                .n_options = CLI_COUNT(options),
+                                CLI_TABLE(options),
                                 .computes = true,
                                 .run = run_generate};

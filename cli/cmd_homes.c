@@ -130,8 +130,7 @@ const cli_verb verb_homes = {
     .name = "homes",
     .usage = "homes [list | set N] [--run RUN] [--json]",
     .help = "show which home has which modules; change the number of homes",
-    .options = options,
-    .n_options = CLI_COUNT(options),
+    CLI_TABLE(options),
     .notes =
         "  list    lists the homes and how much each has\n"
         "  set N   gives a stopped job N homes: copies its store, then replaces it "

@@ -197,8 +197,7 @@ const cli_verb verb_import = {
     .name = "import",
     .usage = "import MODEL --out RUN.yaml",
     .help = "write a configuration for a run that begins with a Llama or Qwen3 model",
-    .options = options,
-    .n_options = CLI_COUNT(options),
+    CLI_TABLE(options),
     .notes = "MODEL is a folder with config.json, safetensors and a "
              "tokenizer.",
     .most_words = 2,

@@ -363,8 +363,7 @@ const cli_verb verb_key = {
     .name = "key",
     .usage = "key new|show|list|invite|allow|revoke|api [--run RUN]",
     .help = "show and change who may connect; invite other machines",
-    .options = options,
-    .n_options = CLI_COUNT(options),
+    CLI_TABLE(options),
     .notes =
         "  new FILE            make a key pair; prints its public half\n  show FILE    "
         "       print the public half of a pair\n  list                list the keys "

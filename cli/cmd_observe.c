@@ -77,8 +77,7 @@ const cli_verb verb_observe = {
     .name = "observe",
     .usage = "observe --run RUN [--event NAME] [--path pNN] [--worker NAME]",
     .help = "print the events of all processes of a run, ordered by time",
-    .options = options,
-    .n_options = CLI_COUNT(options),
+    CLI_TABLE(options),
     .notes =
         "Reads RUN/log, with rotated logs (NAME.log.1), while a job runs or "
         "afterwards. Times are those of the machine that wrote the log; a clock "

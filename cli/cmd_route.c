@@ -134,8 +134,7 @@ const cli_verb verb_route = {
     .name = "route",
     .usage = "route --run RUN --prompt TEXT | --file FILE [--json]",
     .help = "show the scores of all paths for a text: which one answers, and why",
-    .options = options,
-    .n_options = CLI_COUNT(options),
+    CLI_TABLE(options),
     .notes =
         "nats: -log p of the first tokens (router.prefix) under the path, plus that of "
         "the later tokens by the router's counts. behind: difference to the best path. "

@@ -116,8 +116,7 @@ done:
 const cli_verb verb_serve = {.name = "serve",
                              .usage = "serve --run RUN [--listen ADDRESS]",
                              .help = "serve the paths over HTTP, with OpenAI's API",
-                             .options = options,
-                             .n_options = CLI_COUNT(options),
+                             CLI_TABLE(options),
                              .notes =
                                  "HUP reads the store again. TERM answers all requests "
                                  "and then ends; a second TERM ends at once.",

@@ -137,6 +137,5 @@ done:
 const cli_verb verb_status = {.name = "status",
                               .usage = "status --run RUN [--history] [--json]",
                               .help = "print what a running job does",
-                              .options = options,
-                              .n_options = CLI_COUNT(options),
+                              CLI_TABLE(options),
                               .run = run_status};

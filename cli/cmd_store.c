@@ -318,8 +318,7 @@ const cli_verb verb_store = {
     .name = "store",
     .usage = "store VERB [WORDS] [--run RUN | --store FOLDER] [--json]",
     .help = "look into the module store and maintain it, also while training runs",
-    .options = options,
-    .n_options = CLI_COUNT(options),
+    CLI_TABLE(options),
     .most_words = 1 + STORE_WORDS_MAX,
     .run = run_store,
     .explain = store_explain};

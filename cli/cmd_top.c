@@ -289,7 +289,6 @@ const cli_verb verb_top = {
     .name = "top",
     .usage = "top --run RUN",
     .help = "watch a running job on one screen",
-    .options = options,
-    .n_options = CLI_COUNT(options),
+    CLI_TABLE(options),
     .notes = "q quits. If the output is not a terminal, the screen is printed once.",
     .run = run_top};

@@ -239,8 +239,7 @@ const cli_verb verb_train = {
              "[--set KEY=VALUE]",
     .help =
         "train a mixture of paths; without arguments, on text that this machine has",
-    .options = options,
-    .n_options = CLI_COUNT(options),
+    CLI_TABLE(options),
     .notes =
         "RUN.yaml is a configuration; `pathloom init` writes one.\n\n"
         "After Ctrl+C, TERM, USR1, USR2 or HUP (a dropped connection) the workers "
