@@ -132,6 +132,11 @@ bool pl_json_is_object(const pl_json *value)
     return json_is_object(inner_const(value));
 }
 
+bool pl_json_is_null(const pl_json *value)
+{
+    return json_is_null(inner_const(value));
+}
+
 size_t pl_json_count(const pl_json *array)
 {
     return json_array_size(inner_const(array));

@@ -28,6 +28,7 @@ const char *pl_json_get_text(const pl_json *object, const char *key);
 bool pl_json_get_bool(const pl_json *object, const char *key);
 bool pl_json_is_array(const pl_json *value); /* an empty array counts, too */
 bool pl_json_is_object(const pl_json *value);
+bool pl_json_is_null(const pl_json *value); /* false if the value is absent */
 size_t pl_json_count(const pl_json *array);
 const pl_json *pl_json_at(const pl_json *array, size_t i);
 /* Returns the key after `key` in order, or the first key if `key` is NULL; NULL at the

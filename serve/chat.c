@@ -184,8 +184,7 @@ static pl_status read_message(const pl_json *value, const pl_chat_template *chat
     if (i > CHAT_ASSISTANT)
         return pl_fail(PL_ERR_USAGE, "`role` must be system, user or assistant");
     out->role = (chat_role)i;
-    for (const char *key = pl_json_next_key(value, NULL); key;
-         key = pl_json_next_key(value, key))
+    for (const char *key = NULL; (key = pl_json_next_key(value, key));)
         if (strcmp(key, "role") != 0 && strcmp(key, "content") != 0 &&
             strcmp(key, "name") != 0)
             PL_CHECK(pl_completion_foreign_key(key, pl_json_get(value, key)));
@@ -214,7 +213,7 @@ static pl_status read_chat_key(void *context, const char *key, const pl_json *va
 {
     static const char *const others[] = {"prompt", "echo", "best_of"};
     chat_request *q = context;
-    if (pl_completion_is_null(value))
+    if (pl_json_is_null(value))
         return PL_OK;
     if (strcmp(key, "messages") == 0) {
         const size_t n = pl_json_count(value);

@@ -128,16 +128,14 @@ static pl_status read_bias(const pl_json *value, pl_completion *c)
     size_t n = 0;
     if (!pl_json_is_object(value))
         return wrong_value("logit_bias", wanted);
-    for (const char *key = pl_json_next_key(value, NULL); key;
-         key = pl_json_next_key(value, key))
+    for (const char *key = NULL; (key = pl_json_next_key(value, key));)
         n++;
     if (n > PL_BIAS_MAX)
         return pl_fail(PL_ERR_USAGE, "`logit_bias` has %zu tokens; give at most %d", n,
                        (int)PL_BIAS_MAX);
     c->bias = pl_alloc((n > 0 ? n : 1) * sizeof *c->bias);
     c->options.bias = c->bias;
-    for (const char *key = pl_json_next_key(value, NULL); key;
-         key = pl_json_next_key(value, key)) {
+    for (const char *key = NULL; (key = pl_json_next_key(value, key));) {
         int64_t token = 0;
         double bias = 0;
         if (pl_parse_int(key, &token) != PL_OK || token < 0 || token > INT32_MAX)
@@ -157,8 +155,7 @@ static pl_status read_stream_options(const pl_json *value, pl_completion *c)
     if (!pl_json_is_object(value))
         return wrong_value("stream_options", "an object");
     c->stream_options = true;
-    for (const char *key = pl_json_next_key(value, NULL); key;
-         key = pl_json_next_key(value, key)) {
+    for (const char *key = NULL; (key = pl_json_next_key(value, key));) {
         bool *to = strcmp(key, "include_usage") == 0         ? &c->include_usage
                    : strcmp(key, "include_obfuscation") == 0 ? &ignored
                                                              : NULL;
@@ -302,7 +299,7 @@ pl_status pl_completion_foreign_key(const char *name, const pl_json *value)
         pl_buf text = {0};
         pl_json_write(value, 0, &text);
         const bool asks =
-            !pl_completion_is_null(value) && foreign_keys[i].neutral &&
+            !pl_json_is_null(value) && foreign_keys[i].neutral &&
             !pl_lists_word(foreign_keys[i].neutral, '|', pl_buf_text(&text));
         pl_buf_destroy(&text);
         return asks
@@ -349,15 +346,6 @@ pl_status pl_completion_read_key(const char *name, const pl_json *value,
     else
         *(int *)to = (int)whole;
     return PL_OK;
-}
-
-bool pl_completion_is_null(const pl_json *value)
-{
-    double number;
-    bool yes;
-    return !pl_json_is_array(value) && !pl_json_is_object(value) &&
-           !pl_json_text(value, NULL) && !pl_json_number(value, &number) &&
-           !pl_json_bool(value, &yes);
 }
 
 pl_status pl_completion_check(pl_completion *c)
@@ -419,8 +407,7 @@ pl_status pl_completion_each_key(const char *body, size_t len,
 
 static pl_status read_key(void *context, const char *key, const pl_json *value)
 {
-    return pl_completion_is_null(value) ? PL_OK
-                                        : pl_completion_read_key(key, value, context);
+    return pl_json_is_null(value) ? PL_OK : pl_completion_read_key(key, value, context);
 }
 
 void pl_completion_defaults(pl_completion *out)

@@ -15,13 +15,7 @@ typedef struct config_reader {
 static const pl_json *field(const config_reader *c, const char *name)
 {
     const pl_json *value = pl_json_get(c->root, name);
-    bool is_null = value && !pl_json_text(value, NULL) && !pl_json_is_array(value) &&
-                   !pl_json_is_object(value);
-    double number;
-    bool truth;
-    if (is_null && !pl_json_number(value, &number) && !pl_json_bool(value, &truth))
-        return NULL;
-    return value;
+    return pl_json_is_null(value) ? NULL : value;
 }
 
 static pl_status unsupported(const config_reader *c, const char *name,

@@ -40,7 +40,7 @@ struct pl_page_front {
 /* ---- questions ---- */
 static void release_question(pl_page_question *q)
 {
-    if (__atomic_sub_fetch(&q->owners, 1, __ATOMIC_SEQ_CST) > 0)
+    if (pl_atomic_sub(&q->owners, 1) > 1)
         return;
     for (int i = 0; i < q->n_arguments; i++)
         pl_free(q->arguments[i].value);
@@ -97,23 +97,22 @@ void pl_page_front_answer(pl_page_question *q, pl_status status, pl_buf *body)
 
 void pl_page_front_publish(pl_page_front *front, uint64_t number)
 {
-    __atomic_store_n(&front->number, number, __ATOMIC_SEQ_CST);
+    pl_atomic_set(&front->number, number);
 }
 
 bool pl_page_front_is_watched(const pl_page_front *front)
 {
-    return pl_now_ms() - __atomic_load_n(&front->asked_ms, __ATOMIC_SEQ_CST) <
-           WATCHED_MS;
+    return pl_now_ms() - pl_atomic_get(&front->asked_ms) < WATCHED_MS;
 }
 
 static void note_watcher(pl_page_front *f)
 {
-    __atomic_store_n(&f->asked_ms, pl_now_ms(), __ATOMIC_SEQ_CST);
+    pl_atomic_set(&f->asked_ms, pl_now_ms());
 }
 
 static bool is_closing(const pl_page_front *f)
 {
-    return __atomic_load_n(&f->closing, __ATOMIC_SEQ_CST);
+    return pl_atomic_get(&f->closing);
 }
 
 /* Gives the question to the owner of the front and waits for the answer. Returns false
@@ -121,7 +120,7 @@ static bool is_closing(const pl_page_front *f)
 static bool ask_owner(pl_page_front *f, pl_page_question *q)
 {
     pl_buf_destroy(&q->body);
-    __atomic_add_fetch(&q->owners, 1, __ATOMIC_SEQ_CST);
+    pl_atomic_add(&q->owners, 1);
     pl_queue_push(f->questions, q);
     while (!pl_queue_pop(q->answers, LOOK_MS))
         if (is_closing(f))
@@ -187,7 +186,7 @@ static ssize_t write_event(void *context, uint64_t position, char *out, size_t m
     event_stream *s = context;
     (void)position;
     for (;;) {
-        const uint64_t number = __atomic_load_n(&s->front->number, __ATOMIC_SEQ_CST);
+        const uint64_t number = pl_atomic_get(&s->front->number);
         note_watcher(s->front);
         /* So the stream is closed only if there are too many connections, and after
          * silent ones. The browser then opens it again. */
@@ -300,7 +299,7 @@ void pl_page_front_close(pl_page_front **front)
     pl_page_front *f = *front;
     if (!f)
         return;
-    __atomic_store_n(&f->closing, true, __ATOMIC_SEQ_CST);
+    pl_atomic_set(&f->closing, true);
     if (f->daemon)
         mhd.MHD_stop_daemon(f->daemon);
     for (pl_page_question *q; f->questions && (q = pl_queue_pop(f->questions, 0));)

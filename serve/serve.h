@@ -281,11 +281,10 @@ struct pl_completion {
  * caller clears the completion, also after a failure. */
 pl_status pl_completion_parse(const char *body, size_t len, pl_completion *out);
 void pl_completion_clear(pl_completion *completion);
-/* The next four functions are for the parsers of requests with keys of their own, such
+/* The next three functions are for the parsers of requests with keys of their own, such
  * as those of /v1/chat/completions. The first parses a body, which must be a JSON
  * object, and calls `read` for each of its keys. The second reads one key of a
- * completion. The third tells whether a value is null, so that its key counts as
- * missing. The fourth refuses keys that are valid alone but not together. */
+ * completion. The third refuses keys that are valid alone but not together. */
 typedef pl_status (*pl_completion_key_fn)(void *context, const char *key,
                                           const pl_json *value);
 pl_status pl_completion_each_key(const char *body, size_t len,
@@ -295,7 +294,6 @@ pl_status pl_completion_read_key(const char *name, const pl_json *value,
 /* Judges a key that this server does not have. ERR_USAGE, unless the value asks for
  * nothing, such as an empty list of tools. The message names the most similar key. */
 pl_status pl_completion_foreign_key(const char *name, const pl_json *value);
-bool pl_completion_is_null(const pl_json *value);
 pl_status pl_completion_check(pl_completion *c);
 /* Sets every field to its default: the value for a request without keys. */
 void pl_completion_defaults(pl_completion *out);

@@ -58,16 +58,15 @@ static address_use *address_slot(pl_server *s, uint32_t address)
 static void add_answer_bytes(server_job *job, int64_t bytes)
 {
     job->answer_bytes += bytes;
-    __atomic_fetch_add(&job->server->answer_bytes, bytes, __ATOMIC_SEQ_CST);
-    __atomic_fetch_add(&address_slot(job->server, job->address)->answer_bytes, bytes,
-                       __ATOMIC_SEQ_CST);
+    pl_atomic_add(&job->server->answer_bytes, bytes);
+    pl_atomic_add(&address_slot(job->server, job->address)->answer_bytes, bytes);
 }
 
 void server_job_release(server_job **job)
 {
     server_job *j = *job;
     *job = NULL;
-    if (!j || __atomic_fetch_sub(&j->owners, 1, __ATOMIC_SEQ_CST) > 1)
+    if (!j || pl_atomic_sub(&j->owners, 1) > 1)
         return;
     add_answer_bytes(j, -j->answer_bytes);
     for (server_event *e; (e = pl_queue_pop(j->events, 0)) != NULL;)
@@ -88,21 +87,20 @@ void server_job_release(server_job **job)
 
 static void leave_line(server_job *job)
 {
-    if (__atomic_exchange_n(&job->in_line, false, __ATOMIC_SEQ_CST))
-        __atomic_fetch_sub(&job->server->counts.waiting, 1, __ATOMIC_SEQ_CST);
+    if (pl_atomic_swap(&job->in_line, false))
+        pl_atomic_sub(&job->server->counts.waiting, 1);
 }
 
 static void leave_places(server_job *job)
 {
     leave_line(job);
-    if (__atomic_exchange_n(&job->of_address, false, __ATOMIC_SEQ_CST))
-        __atomic_fetch_sub(&address_slot(job->server, job->address)->n, 1,
-                           __ATOMIC_SEQ_CST);
+    if (pl_atomic_swap(&job->of_address, false))
+        pl_atomic_sub(&address_slot(job->server, job->address)->n, 1);
 }
 
 void server_job_leave(server_job *job)
 {
-    __atomic_store_n(&job->left, true, __ATOMIC_SEQ_CST);
+    pl_atomic_set(&job->left, true);
     leave_places(job);
 }
 
@@ -119,10 +117,10 @@ static void count_end(server_job *job)
     /* mistakes of clients are counted nowhere: neither these nor those that the parser
      * finds */
     if (status != PL_ERR_USAGE && status != PL_ERR_NOT_FOUND)
-        __atomic_fetch_add(status == PL_OK              ? &n->answered
-                           : status == PL_ERR_CANCELLED ? &n->left
-                                                        : &n->failed,
-                           1, __ATOMIC_SEQ_CST);
+        pl_atomic_add(status == PL_OK              ? &n->answered
+                      : status == PL_ERR_CANCELLED ? &n->left
+                                                   : &n->failed,
+                      1);
     leave_places(job);
 }
 
@@ -161,10 +159,10 @@ static void tell_end(server_part *part, pl_status status, const char *code,
         job->status = status;
     }
     if (part->index % job->completion.n == 0)
-        __atomic_fetch_add(&n->prompt_tokens, result->n_prompt, __ATOMIC_SEQ_CST);
-    __atomic_fetch_add(&n->known_tokens, result->n_known, __ATOMIC_SEQ_CST);
-    __atomic_fetch_add(&n->chosen_tokens, result->n_tokens, __ATOMIC_SEQ_CST);
-    __atomic_fetch_add(&n->routing_tokens, result->n_routing, __ATOMIC_SEQ_CST);
+        pl_atomic_add(&n->prompt_tokens, result->n_prompt);
+    pl_atomic_add(&n->known_tokens, result->n_known);
+    pl_atomic_add(&n->chosen_tokens, result->n_tokens);
+    pl_atomic_add(&n->routing_tokens, result->n_routing);
     const bool last = ++job->n_ended == job->n_parts;
     if (last)
         count_end(job);
@@ -190,7 +188,7 @@ static void end_waiting_parts(server_job *job, pl_status status, const char *cod
 static pl_status check_job_wanted(void *context)
 {
     const server_job *job = context;
-    if (__atomic_load_n(&job->left, __ATOMIC_SEQ_CST))
+    if (pl_atomic_get(&job->left))
         return pl_fail(PL_ERR_CANCELLED, "the client has closed the connection");
     if (pl_now() > job->deadline)
         return pl_fail(PL_ERR_TIMEOUT, "the request took longer than %d s",
@@ -432,9 +430,8 @@ static pl_status admit_part(pl_server *s, server_part *part, bool *waits)
      * been sent. Only this thread takes bytes; others give them back at any time. */
     const int64_t bytes = job->answer_bytes_max - job->answer_bytes,
                   most = answers_max(s),
-                  own = __atomic_load_n(&address_slot(s, job->address)->answer_bytes,
-                                        __ATOMIC_SEQ_CST),
-                  all = __atomic_load_n(&s->answer_bytes, __ATOMIC_SEQ_CST);
+                  own = pl_atomic_get(&address_slot(s, job->address)->answer_bytes),
+                  all = pl_atomic_get(&s->answer_bytes);
     *waits = own + bytes > most || all + bytes > 2 * most;
     if (*waits)
         return PL_OK;
@@ -483,7 +480,7 @@ static pl_status admit_part(pl_server *s, server_part *part, bool *waits)
 static bool admit(pl_server *s, server_job *job)
 {
     int n_waiting = 0;
-    __atomic_fetch_add(&job->owners, 1, __ATOMIC_SEQ_CST);
+    pl_atomic_add(&job->owners, 1);
     for (int i = 0; i < job->n_parts && job->status == PL_OK; i++) {
         bool waits = false;
         if (job->parts[i].joined)
@@ -520,7 +517,7 @@ static void end_waiting(pl_server *s)
         server_job *job = s->first;
         s->first = job->next;
         s->last = s->first ? s->last : &s->first;
-        __atomic_fetch_add(&job->owners, 1, __ATOMIC_SEQ_CST);
+        pl_atomic_add(&job->owners, 1);
         (void)pl_fail(PL_ERR_CANCELLED, "the server is ending before the request was "
                                         "answered; send it to another server");
         end_waiting_parts(job, PL_ERR_CANCELLED, "server_ending");
@@ -536,7 +533,7 @@ pl_status pl_server_run(pl_server *s, volatile sig_atomic_t *stop,
         /* *stop is read only once per turn of this loop. So in a turn that may end the
          * server, new jobs are refused from the beginning. */
         bool ending = *stop > 0;
-        __atomic_store_n(&s->draining, ending, __ATOMIC_SEQ_CST);
+        pl_atomic_set(&s->draining, ending);
         if (*reload) {
             *reload = 0;
             if (s->reload && s->reload(s->reload_context) != PL_OK)
@@ -560,24 +557,21 @@ pl_status pl_server_run(pl_server *s, volatile sig_atomic_t *stop,
         }
         s->last = at;
         busy = server_paths_step(s->paths);
-        __atomic_fetch_add(&s->counts.steps, busy, __ATOMIC_SEQ_CST);
-        __atomic_store_n(&s->counts.active, server_paths_active(s->paths),
-                         __ATOMIC_SEQ_CST);
+        pl_atomic_add(&s->counts.steps, busy);
+        pl_atomic_set(&s->counts.active, server_paths_active(s->paths));
         const pl_pool_counts modules = server_paths_modules(s->paths);
         server_counters *n = &s->counts;
-        __atomic_store_n(&n->loaded, server_paths_loaded(s->paths), __ATOMIC_SEQ_CST);
-        __atomic_store_n(&n->modules, modules.n_modules, __ATOMIC_SEQ_CST);
-        __atomic_store_n(&n->module_bytes, (int64_t)modules.bytes, __ATOMIC_SEQ_CST);
-        __atomic_store_n(&n->modules_read, (int64_t)modules.n_read, __ATOMIC_SEQ_CST);
-        if (ending && __atomic_load_n(&s->counts.open, __ATOMIC_SEQ_CST) == 0 &&
-            busy == 0)
+        pl_atomic_set(&n->loaded, server_paths_loaded(s->paths));
+        pl_atomic_set(&n->modules, modules.n_modules);
+        pl_atomic_set(&n->module_bytes, (int64_t)modules.bytes);
+        pl_atomic_set(&n->modules_read, (int64_t)modules.n_read);
+        if (ending && pl_atomic_get(&s->counts.open) == 0 && busy == 0)
             return PL_OK;
     }
     /* All jobs end with an error. The front gets 2 s to send the errors to clients. */
-    __atomic_store_n(&s->draining, true, __ATOMIC_SEQ_CST);
+    pl_atomic_set(&s->draining, true);
     server_paths_unload(s->paths);
-    for (int i = 0; i < 20 && __atomic_load_n(&s->counts.open, __ATOMIC_SEQ_CST) > 0;
-         i++) {
+    for (int i = 0; i < 20 && pl_atomic_get(&s->counts.open) > 0; i++) {
         end_waiting(s);
         pl_sleep_ms(IDLE_MS);
     }
@@ -588,9 +582,9 @@ pl_status pl_server_run(pl_server *s, volatile sig_atomic_t *stop,
 /* Adds 1 to the counter if it is below `most`; otherwise returns false. */
 static bool take_counted_place(int *count, int most)
 {
-    if (__atomic_fetch_add(count, 1, __ATOMIC_SEQ_CST) < most)
+    if (pl_atomic_add(count, 1) < most)
         return true;
-    __atomic_fetch_sub(count, 1, __ATOMIC_SEQ_CST);
+    pl_atomic_sub(count, 1);
     return false;
 }
 
@@ -638,19 +632,19 @@ pl_status server_submit(pl_server *s, server_kind kind, pl_completion *completio
 {
     int *own = &address_slot(s, asker.address)->n, most = s->options.per_address;
     *out = NULL;
-    if (__atomic_load_n(&s->draining, __ATOMIC_SEQ_CST))
+    if (pl_atomic_get(&s->draining))
         return pl_fail(PL_ERR_BUSY,
                        "the server is ending; send the request to another server");
     if (!take_counted_place(own, most > 0 ? most : INT32_MAX)) {
-        __atomic_fetch_add(&s->counts.refused, 1, __ATOMIC_SEQ_CST);
+        pl_atomic_add(&s->counts.refused, 1);
         return pl_fail(PL_ERR_BUSY,
                        "%d requests from this client's address are not finished, and "
                        "more are not allowed (serve --per-address); try again later",
                        most);
     }
     if (!take_counted_place(&s->counts.waiting, s->options.queue)) {
-        __atomic_fetch_sub(own, 1, __ATOMIC_SEQ_CST);
-        __atomic_fetch_add(&s->counts.refused, 1, __ATOMIC_SEQ_CST);
+        pl_atomic_sub(own, 1);
+        pl_atomic_add(&s->counts.refused, 1);
         return pl_fail(PL_ERR_BUSY,
                        "%d requests are waiting, and more are not allowed (serve "
                        "--queue); try again later",
@@ -658,8 +652,8 @@ pl_status server_submit(pl_server *s, server_kind kind, pl_completion *completio
     }
     pl_status status = create_job(s, kind, completion, out);
     if (status != PL_OK) {
-        __atomic_fetch_sub(own, 1, __ATOMIC_SEQ_CST);
-        __atomic_fetch_sub(&s->counts.waiting, 1, __ATOMIC_SEQ_CST);
+        pl_atomic_sub(own, 1);
+        pl_atomic_sub(&s->counts.waiting, 1);
         return status;
     }
     (*out)->address = asker.address;
@@ -669,7 +663,7 @@ pl_status server_submit(pl_server *s, server_kind kind, pl_completion *completio
         memcpy(&(*out)->asker, hash.bytes, sizeof(*out)->asker);
     }
     (*out)->in_line = (*out)->of_address = true;
-    (*out)->id = __atomic_fetch_add(&s->n_jobs, 1, __ATOMIC_SEQ_CST);
+    (*out)->id = pl_atomic_add(&s->n_jobs, 1);
     pl_queue_push(s->incoming, *out);
     return PL_OK;
 }
@@ -692,7 +686,7 @@ server_counters *server_counts(pl_server *s)
 
 bool server_is_draining(const pl_server *s)
 {
-    return __atomic_load_n(&s->draining, __ATOMIC_SEQ_CST);
+    return pl_atomic_get(&s->draining);
 }
 
 const server_paths *server_paths_of(const pl_server *s)

@@ -99,7 +99,7 @@ pl_status server_access_reload(const char *path, server_access **access)
     server_access *fresh = NULL;
     PL_CHECK(server_access_load(path, &fresh));
     fresh->before = *access;
-    __atomic_store_n(access, fresh, __ATOMIC_SEQ_CST);
+    pl_atomic_set(access, fresh);
     return PL_OK;
 }
 

@@ -44,9 +44,9 @@ static pl_status become_busy(exchange *x)
 {
     x->busy = true;
     server_client_is_busy(x->client);
-    if (__atomic_add_fetch(&x->front->n_busy, 1, __ATOMIC_SEQ_CST) <= BUSY_MAX)
+    if (pl_atomic_add(&x->front->n_busy, 1) < BUSY_MAX)
         return PL_OK;
-    __atomic_fetch_add(&server_counts(x->front->server)->refused, 1, __ATOMIC_SEQ_CST);
+    pl_atomic_add(&server_counts(x->front->server)->refused, 1);
     return pl_fail(PL_ERR_BUSY,
                    "%d requests are in progress, which is the limit; try again later",
                    BUSY_MAX);
@@ -318,7 +318,7 @@ static enum MHD_Result look_at_request(exchange *x, const char *url, const char 
         return exchange_queue(
             x, MHD_HTTP_NO_CONTENT,
             mhd.MHD_create_response_from_buffer(0, "", MHD_RESPMEM_PERSISTENT));
-    const server_access *access = __atomic_load_n(&x->front->access, __ATOMIC_SEQ_CST);
+    const server_access *access = pl_atomic_get(&x->front->access);
     if (access && !(x->route && x->route->open)) {
         const char *user = server_access_find(
             access, http_request_header(x->connection, MHD_HTTP_HEADER_AUTHORIZATION));
@@ -382,7 +382,7 @@ static enum MHD_Result on_api_request(void *context, struct MHD_Connection *c,
         x->client = http_client(c);
         server_client_waits(x->client);
         x->created = (int64_t)time(NULL);
-        __atomic_fetch_add(&server_counts(front->server)->open, 1, __ATOMIC_SEQ_CST);
+        pl_atomic_add(&server_counts(front->server)->open, 1);
         x->is_http_1_1 = strcmp(version, MHD_HTTP_VERSION_1_1) == 0;
         return look_at_request(x, url, method, version, &more);
     }
@@ -433,7 +433,7 @@ static void on_completed(void *context, struct MHD_Connection *c, void **state,
     if (x->job)
         server_job_leave(x->job);
     if (x->busy)
-        __atomic_sub_fetch(&front->n_busy, 1, __ATOMIC_SEQ_CST);
+        pl_atomic_sub(&front->n_busy, 1);
     server_client_waits(x->client);
     server_event_destroy(&x->held);
     for (int i = 0; x->answers && i < x->job->n_parts; i++) {
@@ -447,7 +447,7 @@ static void on_completed(void *context, struct MHD_Connection *c, void **state,
     pl_buf_destroy(&x->out);
     pl_free(x);
     *state = NULL;
-    __atomic_fetch_sub(&server_counts(front->server)->open, 1, __ATOMIC_SEQ_CST);
+    pl_atomic_sub(&server_counts(front->server)->open, 1);
 }
 
 /* ---- opening ---- */

@@ -102,8 +102,7 @@ pl_status tokens_encode(const pl_tokenizer *tokenizer, int context, const char *
     if (content == (pl_json_get(json, "prompt") != NULL))
         PL_TRY(
             pl_fail(PL_ERR_USAGE, "give the text either as `content` or as `prompt`"));
-    for (const char *key = pl_json_next_key(json, NULL); key;
-         key = pl_json_next_key(json, key))
+    for (const char *key = NULL; (key = pl_json_next_key(json, key));)
         PL_TRY(read_tokens_key(key, pl_json_get(json, key), &q));
     const int32_t bos = PL_TOKEN_BOS;
     const char *text = q.text;
