@@ -86,12 +86,12 @@ static pl_status export_path(job *j, int path)
         target[0] = '\0';
     if (!target[0])
         return pl_fail(PL_ERR_USAGE, "the path of --out is too long");
-    const pl_which which = {j->tag.n_items > 0 ? &j->tag : NULL, q->best};
+    const uint64_t number = (uint64_t)j->number;
+    const pl_which which = {.at = j->tag.n_items > 0 ? &j->tag : NULL,
+                            .best = q->best,
+                            .number = j->number >= 0 ? &number : NULL};
     PL_CHECK(
         pl_name_path_modules(j->store, &j->arm, j->topology, path, which, j->modules));
-    for (int slot = 0; j->number >= 0 && slot < pl_topology_n_slots(j->topology);
-         slot++)
-        j->modules[slot].number = (uint64_t)j->number;
     PL_CHECK(pl_read_path_modules(j->store, j->topology, j->modules, j->params));
     /* The note about a module has a key such as "pathloom.module.L1.E0"; its value: the
      * version's number and hash. The other notes say how the model was made. */

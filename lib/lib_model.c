@@ -94,9 +94,9 @@ int pathloom_model_open_folder(const char *folder,
     PL_TRY(lib_given(folder, "folder"));
     PL_TRY(take_options(m, options ? options : &none));
     PL_TRY(pl_import_open(folder, &m->import));
-    m->mix.arm.shape = *pl_import_shape(m->import);
+    m->mix.arm.shape = pl_import_describe(m->import)->shape;
     PL_TRY(pl_topology_create(&m->mix.arm.shape, &one_path, &m->mix.topology));
-    const char *tokenizer = pl_import_tokenizer(m->import);
+    const char *tokenizer = pl_import_describe(m->import)->tokenizer;
     if (!tokenizer[0])
         PL_TRY(pl_fail(PL_ERR_NOT_FOUND,
                        "there is no tokenizer in %s; copy the model's tokenizer.model "

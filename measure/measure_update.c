@@ -71,8 +71,11 @@ pl_status measure_update_read(const char *folder, measure_update *out)
                        "yet; wait until its first phase has ended",
                        arm.name));
     PL_TRY(alloc_update(out->n, &end));
-    PL_TRY(pl_read_path(store, &arm, out->topology, 0, version - 1, out->values));
-    PL_TRY(pl_read_path(store, &arm, out->topology, 0, version, end));
+    const uint64_t before = version - 1;
+    PL_TRY(pl_read_path(store, &arm, out->topology, 0, (pl_which){.number = &before},
+                        out->values));
+    PL_TRY(pl_read_path(store, &arm, out->topology, 0, (pl_which){.number = &version},
+                        end));
     for (size_t i = 0; i < out->n; i++)
         out->values[i] -= end[i];
     for (int slot = 0; slot < pl_topology_n_slots(out->topology); slot++) {
