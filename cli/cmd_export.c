@@ -159,7 +159,6 @@ static pl_status export_path(job *j, int path)
 /* ---- which paths are exported ---- */
 static pl_status route(job *j, int *path)
 {
-    const int32_t bos = PL_TOKEN_BOS;
     pl_tokenizer *tokenizer = NULL;
     pl_answer_settings settings;
     pl_path_chooser *chooser = NULL;
@@ -168,16 +167,15 @@ static pl_status route(job *j, int *path)
     pl_status status =
         pl_tokenizer_load_bytes(j->tokenizer.data, j->tokenizer.len, &tokenizer);
     PL_TRY(status);
-    pl_buf_append(&tokens, &bos, sizeof bos);
-    PL_TRY(pl_tokenizer_encode(tokenizer, j->q->text, strlen(j->q->text), &tokens));
+    PL_TRY(pl_prompt_encode(tokenizer, j->q->text, strlen(j->q->text), &tokens));
     run_answer_settings(&j->r, &settings);
     settings.which.best = j->q->best;
     if (j->tag.n_items > 0 && pl_arm_chapter(j->tag.arm) >= 0)
         settings.which.at = &j->tag;
     PL_TRY(pl_path_chooser_open(&settings, j->store, &chooser));
     PL_TRY(pl_path_chooser_follow(chooser, &j->arm, j->topology));
-    PL_TRY(pl_path_chooser_choose(chooser, (const int32_t *)(const void *)tokens.data,
-                                  (int)(tokens.len / sizeof bos), &choice));
+    PL_TRY(pl_path_chooser_choose(chooser, pl_prompt_tokens(&tokens),
+                                  pl_prompt_count(&tokens), &choice));
     *path = choice.path;
 done:
     pl_path_chooser_close(&chooser);

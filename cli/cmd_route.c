@@ -73,8 +73,8 @@ static pl_status run_route(int argc, char **argv)
     PL_TRY(text_router_open(&call.mix,
                             &(text_router_wish){.rule = q.route, .likelihood = true},
                             &call.router));
-    PL_TRY(text_router_ask(call.router, (const int32_t *)(const void *)call.tokens.data,
-                           (int)(call.tokens.len / sizeof(int32_t)), &call.route));
+    PL_TRY(text_router_ask(call.router, pl_prompt_tokens(&call.tokens),
+                           pl_prompt_count(&call.tokens), &call.route));
     const pl_topology *t = call.mix.topology;
     const text_route *route = &call.route;
     char name[PL_NAME_MAX], by_router[PL_NAME_MAX];

@@ -91,6 +91,14 @@ pl_status pl_score_token(const float *logits, int vocab, int32_t token, int n_to
                          pl_token_score *out);
 typedef pl_status (*pl_score_fn)(void *context, const pl_token_score *score);
 
+/* ---- prompts ---- */
+/* Appends BOS and the tokens of a text, with which every prompt begins. */
+pl_status pl_prompt_encode(const pl_tokenizer *tokenizer, const char *text, size_t len,
+                           pl_buf *tokens);
+/* The tokens in a buffer, and their number. */
+const int32_t *pl_prompt_tokens(const pl_buf *tokens);
+int pl_prompt_count(const pl_buf *tokens);
+
 /* ---- generate ---- */
 /* Gets each piece of text as soon as the piece is final. A piece is valid UTF-8 of
  * whole characters, and never contains a part of a stop text. If the function returns

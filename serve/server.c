@@ -247,16 +247,6 @@ static void on_part_done(void *context, pl_status status,
 }
 
 /* ---- from arrival to a batch ---- */
-static int count_prompt_tokens(const server_prompt *prompt)
-{
-    return (int)(prompt->tokens.len / sizeof(int32_t));
-}
-
-static const int32_t *get_prompt_tokens(const server_prompt *prompt)
-{
-    return (const int32_t *)(const void *)prompt->tokens.data;
-}
-
 /* Finds the model that answers a prompt: the model that the request names, or else the
  * path that is chosen for the prompt. Leaves prompt->path at -1 if the server must do
  * other work before the path can be chosen. If the prompt does not begin with BOS, BOS
@@ -276,9 +266,9 @@ static pl_status find_prompt_path(pl_server *s, const server_job *job,
          * get different paths, so the base model answers. */
         PL_CHECK(server_models_find(models, "base", &prompt->path));
     } else {
-        const int32_t bos = PL_TOKEN_BOS, *tokens = get_prompt_tokens(prompt);
+        const int32_t bos = PL_TOKEN_BOS, *tokens = pl_prompt_tokens(&prompt->tokens);
         const bool starts = tokens[0] == bos;
-        int n = count_prompt_tokens(prompt) + !starts;
+        int n = pl_prompt_count(&prompt->tokens) + !starts;
         pl_buf text = {0};
         /* A request whose purpose is the scores of its prompt: evaluation tools ask for
          * at most one token. Only the first router.prefix tokens choose its path, as in
@@ -295,7 +285,7 @@ static pl_status find_prompt_path(pl_server *s, const server_job *job,
         if (!starts) {
             pl_buf_append(&text, &bos, sizeof bos);
             pl_buf_append(&text, tokens, (size_t)(n - 1) * sizeof *tokens);
-            tokens = (const int32_t *)(const void *)text.data;
+            tokens = pl_prompt_tokens(&text);
         }
         pl_path_choice choice;
         const pl_status status = server_paths_route(s->paths, tokens, n, &choice);
@@ -317,16 +307,14 @@ static pl_status prepare_prompt(const pl_server *s, const pl_completion_prompt *
                                 server_prompt *to, const char **code)
 {
     const pl_tokenizer *tokenizer = s->options.mix->tokenizer;
-    const int32_t bos = PL_TOKEN_BOS;
     const int context = s->options.mix->arm.shape.context;
     to->path = -1;
     /* The front may read the name as soon as it has the job's first event, so the name
      * must be set before any event. */
     pl_copy_text(to->model, sizeof to->model, "auto");
     if (from->text) {
-        pl_buf_append(&to->tokens, &bos, sizeof bos);
-        PL_CHECK(pl_tokenizer_encode(tokenizer, from->text, strlen(from->text),
-                                     &to->tokens));
+        PL_CHECK(
+            pl_prompt_encode(tokenizer, from->text, strlen(from->text), &to->tokens));
     } else {
         for (int i = 0; i < from->n_tokens; i++)
             if (from->tokens[i] >= pl_tokenizer_vocab(tokenizer))
@@ -337,14 +325,14 @@ static pl_status prepare_prompt(const pl_server *s, const pl_completion_prompt *
         pl_buf_append(&to->tokens, from->tokens,
                       (size_t)from->n_tokens * sizeof *from->tokens);
     }
-    if (count_prompt_tokens(to) <= context)
+    if (pl_prompt_count(&to->tokens) <= context)
         return PL_OK;
     *code = "exceed_context_size_error";
     return pl_fail(
         PL_ERR_USAGE,
         "the prompt has %d tokens and the model's context is %d; shorten the "
         "prompt",
-        count_prompt_tokens(to), context);
+        pl_prompt_count(&to->tokens), context);
 }
 
 /* Returns the limit of one address; that of all addresses is twice as high. Answers of
@@ -392,7 +380,7 @@ static void arrive(pl_server *s, server_job *job)
         const int64_t scores = c->logprobs >= 0 ? (c->logprobs + 2) * SCORE_BYTES : 0;
         int64_t tokens = 0;
         for (int i = 0; i < job->n_prompts; i++) {
-            int64_t n = context - count_prompt_tokens(&job->prompts[i]);
+            int64_t n = context - pl_prompt_count(&job->prompts[i].tokens);
             n = c->options.max_tokens < n ? c->options.max_tokens : n;
             tokens += c->echo || c->options.prompt_scores ? context : n > 0 ? n : 0;
         }
@@ -449,9 +437,11 @@ static pl_status admit_part(pl_server *s, server_part *part, bool *waits)
     if (every == 0)
         PL_CHECK(find_prompt_path(s, job, prompt));
     if (job->kind == SERVER_EMBEDDING) {
-        const pl_generate_result result = {.n_prompt = count_prompt_tokens(prompt)};
-        PL_CHECK(server_paths_embed(s->paths, prompt->path, get_prompt_tokens(prompt),
-                                    result.n_prompt, &part->text, waits));
+        const pl_generate_result result = {.n_prompt =
+                                               pl_prompt_count(&prompt->tokens)};
+        PL_CHECK(server_paths_embed(s->paths, prompt->path,
+                                    pl_prompt_tokens(&prompt->tokens), result.n_prompt,
+                                    &part->text, waits));
         if (!*waits) {
             part->joined = true;
             tell_end(part, PL_OK, NULL, &result);
@@ -461,8 +451,8 @@ static pl_status admit_part(pl_server *s, server_part *part, bool *waits)
     *waits = every == 0 && prompt->path < 0;
     if (*waits)
         return PL_OK;
-    pl_batch_request request = {.prompt = get_prompt_tokens(prompt),
-                                .n_prompt = count_prompt_tokens(prompt),
+    pl_batch_request request = {.prompt = pl_prompt_tokens(&prompt->tokens),
+                                .n_prompt = pl_prompt_count(&prompt->tokens),
                                 .options = &part->options,
                                 .emit = on_piece,
                                 .done = on_part_done,

@@ -43,6 +43,7 @@ typedef struct endpoint {
     bool post; /* true: the method is POST; false: GET or HEAD */
     enum MHD_Result (*answer)(exchange *x);
     bool open; /* clients without a key may use this endpoint */
+    void (*write)(pl_server *s, pl_buf *out); /* for answer_written: writes the JSON */
 } endpoint;
 
 /* One request, from its first line to the end of its answer. */

@@ -52,103 +52,59 @@ static pl_status become_busy(exchange *x)
                    BUSY_MAX);
 }
 
-/* Gives a request to the engine. `status` is the status of parsing the request. If
- * parsing failed, or the engine refuses the request, sends the error to the client and
- * sets *sent. */
-static enum MHD_Result submit_job(exchange *x, pl_status status, server_kind kind,
-                                  pl_completion *completion, bool *sent)
-{
-    pl_server *s = x->front->server;
-    if (status == PL_OK)
-        status = server_submit(s, kind, completion,
-                               (server_asker){http_address(x->connection), x->user},
-                               &x->job);
-    *sent = status != PL_OK;
-    if (*sent) {
-        unsigned http = status == PL_ERR_BUSY && server_is_draining(s)
-                            ? MHD_HTTP_SERVICE_UNAVAILABLE
-                            : exchange_status(status);
-        pl_completion_clear(completion);
-        return exchange_fail(x, http, pl_last_error(),
-                             status == PL_ERR_BUSY ? "busy" : "invalid_value");
-    }
-    x->answers = pl_alloc((size_t)x->job->n_parts * sizeof *x->answers);
-    exchange_rest(x, 0);
-    return MHD_YES;
-}
-
-/* Hands a parsed request to the engine, and sends its answers. */
-static enum MHD_Result answer_parsed(exchange *x, pl_status status,
-                                     pl_completion *completion)
-{
-    bool sent = false;
-    enum MHD_Result result =
-        submit_job(x, status, SERVER_COMPLETION, completion, &sent);
-    if (sent)
-        return result;
-    bool stream = x->job->completion.stream;
-    result = stream ? exchange_answer_stream(x) : exchange_answer_whole(x);
-    exchange_rest(x, stream ? (unsigned)server_options(x->front->server)->timeout_s
-                            : SERVER_TIMEOUT_S);
-    return result;
-}
-
+/* Answers a request for completions, for the next message of a chat, or for embeddings:
+ * parses it, hands it to the engine, and sends the answers. */
 static enum MHD_Result answer_completion(exchange *x)
 {
-    pl_completion completion = {0};
-    exchange_look(x, 0);
-    if (x->gone)
-        return MHD_NO;
-    pl_status status = become_busy(x);
-    if (status == PL_OK)
-        status =
-            pl_completion_parse((const char *)x->body.data, x->body.len, &completion);
-    return answer_parsed(x, status, &completion);
-}
-
-static enum MHD_Result answer_chat(exchange *x)
-{
-    pl_completion completion = {0};
-    const pl_server *s = x->front->server;
+    pl_server *s = x->front->server;
+    const pl_mixture *mix = server_options(s)->mix;
     const pl_chat_template *chat = server_options(s)->chat;
-    const bool unknown = strcmp(server_options(s)->mix->settings.chat, "unknown") == 0;
-    if (!chat)
+    const bool chats = strcmp(x->route->url, "/v1/chat/completions") == 0,
+               embeds = strcmp(x->route->url, "/v1/embeddings") == 0;
+    const char *body = (const char *)x->body.data;
+    const size_t len = x->body.len;
+    pl_completion request = {0};
+    bool base64 = false;
+    if (chats && !chat)
         return exchange_fail(
             x, MHD_HTTP_NOT_FOUND,
-            unknown ? "this server does not know the chat template of the imported "
-                      "model; send a `prompt` to POST /v1/completions, or start the "
-                      "server with --chat chatml, --chat llama2 or --chat plain"
-                    : "this run has no chat template, so it offers no chat; send a "
-                      "`prompt` to POST /v1/completions, or start the server with "
-                      "--chat chatml, --chat llama2 or --chat plain (or set "
-                      "model.chat)",
+            strcmp(mix->settings.chat, "unknown") == 0
+                ? "this server does not know the chat template of the imported "
+                  "model; send a `prompt` to POST /v1/completions, or start the "
+                  "server with --chat chatml, --chat llama2 or --chat plain"
+                : "this run has no chat template, so it offers no chat; send a "
+                  "`prompt` to POST /v1/completions, or start the server with "
+                  "--chat chatml, --chat llama2 or --chat plain (or set "
+                  "model.chat)",
             "not_found");
     exchange_look(x, 0);
     if (x->gone)
         return MHD_NO;
     pl_status status = become_busy(x);
     if (status == PL_OK)
-        status = pl_chat_parse(chat, server_options(s)->mix->tokenizer,
-                               (const char *)x->body.data, x->body.len, &completion);
-    return answer_parsed(x, status, &completion);
-}
-
-static enum MHD_Result answer_embeddings(exchange *x)
-{
-    pl_completion request = {0};
-    bool sent = false, base64 = false;
-    exchange_look(x, 0);
-    if (x->gone)
-        return MHD_NO;
-    pl_status status = become_busy(x);
+        status = chats    ? pl_chat_parse(chat, mix->tokenizer, body, len, &request)
+                 : embeds ? embedding_parse(body, len, &request, &base64)
+                          : pl_completion_parse(body, len, &request);
     if (status == PL_OK)
-        status =
-            embedding_parse((const char *)x->body.data, x->body.len, &request, &base64);
-    enum MHD_Result result = submit_job(x, status, SERVER_EMBEDDING, &request, &sent);
-    if (sent)
-        return result;
-    result = exchange_answer_embeddings(x, base64);
-    exchange_rest(x, SERVER_TIMEOUT_S);
+        status = server_submit(
+            s, embeds ? SERVER_EMBEDDING : SERVER_COMPLETION, &request,
+            (server_asker){http_address(x->connection), x->user}, &x->job);
+    if (status != PL_OK) {
+        unsigned http = status == PL_ERR_BUSY && server_is_draining(s)
+                            ? MHD_HTTP_SERVICE_UNAVAILABLE
+                            : exchange_status(status);
+        pl_completion_clear(&request);
+        return exchange_fail(x, http, pl_last_error(),
+                             status == PL_ERR_BUSY ? "busy" : "invalid_value");
+    }
+    x->answers = pl_alloc((size_t)x->job->n_parts * sizeof *x->answers);
+    exchange_rest(x, 0);
+    const bool stream = x->job->completion.stream;
+    enum MHD_Result result = embeds   ? exchange_answer_embeddings(x, base64)
+                             : stream ? exchange_answer_stream(x)
+                                      : exchange_answer_whole(x);
+    exchange_rest(x,
+                  stream ? (unsigned)server_options(s)->timeout_s : SERVER_TIMEOUT_S);
     return result;
 }
 
@@ -173,10 +129,10 @@ static enum MHD_Result answer_health(exchange *x)
                               &body);
 }
 
-static enum MHD_Result answer_models(exchange *x)
+static enum MHD_Result answer_written(exchange *x)
 {
     pl_buf body = {0};
-    server_write_models(x->front->server, &body);
+    x->route->write(x->front->server, &body);
     return exchange_send_json(x, MHD_HTTP_OK, &body);
 }
 
@@ -192,21 +148,6 @@ static enum MHD_Result answer_metrics(exchange *x)
     pl_buf body = {0};
     server_write_metrics(x->front->server, &body);
     return exchange_send(x, MHD_HTTP_OK, "text/plain; version=0.0.4", &body);
-}
-
-static enum MHD_Result answer_props(exchange *x)
-{
-    pl_buf body = {0};
-    server_write_props(x->front->server, &body);
-    return exchange_send_json(x, MHD_HTTP_OK, &body);
-}
-
-static enum MHD_Result answer_tokenizer_info(exchange *x)
-{
-    pl_buf body = {0};
-    const pl_mixture *mix = server_options(x->front->server)->mix;
-    tokens_write_info(mix->tokenizer, mix->arm.shape.context, &body);
-    return exchange_send_json(x, MHD_HTTP_OK, &body);
 }
 
 static enum MHD_Result answer_tokenize(exchange *x)
@@ -239,19 +180,19 @@ static enum MHD_Result answer_slots(exchange *x)
 
 /* ---- the table of endpoints ---- */
 static const endpoint endpoints[] = {
-    {"/", false, answer_talk, true},
-    {"/health", false, answer_health, true},
-    {"/metrics", false, answer_metrics, false},
-    {"/v1/models", false, answer_models, false},
-    {"/v1/models/", false, answer_model, false},
-    {"/props", false, answer_props, false},
-    {"/slots", false, answer_slots, false},
-    {"/tokenizer_info", false, answer_tokenizer_info, false},
-    {"/tokenize", true, answer_tokenize, false},
-    {"/detokenize", true, answer_tokenize, false},
-    {"/v1/completions", true, answer_completion, false},
-    {"/v1/embeddings", true, answer_embeddings, false},
-    {"/v1/chat/completions", true, answer_chat, false},
+    {"/", false, answer_talk, true, NULL},
+    {"/health", false, answer_health, true, NULL},
+    {"/metrics", false, answer_metrics, false, NULL},
+    {"/v1/models", false, answer_written, false, server_write_models},
+    {"/v1/models/", false, answer_model, false, NULL},
+    {"/props", false, answer_written, false, server_write_props},
+    {"/slots", false, answer_slots, false, NULL},
+    {"/tokenizer_info", false, answer_written, false, tokens_write_info},
+    {"/tokenize", true, answer_tokenize, false, NULL},
+    {"/detokenize", true, answer_tokenize, false, NULL},
+    {"/v1/completions", true, answer_completion, false, NULL},
+    {"/v1/embeddings", true, answer_completion, false, NULL},
+    {"/v1/chat/completions", true, answer_completion, false, NULL},
 };
 enum { N_ENDPOINTS = sizeof endpoints / sizeof *endpoints };
 

@@ -113,7 +113,7 @@ void server_limit_addresses(pl_server *s, bool loopback);
 const pl_server_options *server_options(const pl_server *s);
 
 /* ---- pages (server_pages.c) ---- */
-void server_write_models(const pl_server *s, pl_buf *out);
+void server_write_models(pl_server *s, pl_buf *out);
 /* Writes one model. ERR_NOT_FOUND if the server has no model with this name. */
 PL_MUST_CHECK pl_status server_write_model(const pl_server *s, const char *name,
                                            pl_buf *out);

@@ -13,7 +13,7 @@ static pl_json *make_model(const pl_server *s, const char *name)
     return o;
 }
 
-void server_write_models(const pl_server *s, pl_buf *out)
+void server_write_models(pl_server *s, pl_buf *out)
 {
     const server_models *models = server_paths_models(server_paths_of(s));
     char name[PL_NAME_MAX];

@@ -175,12 +175,13 @@ done:
     return status;
 }
 
-void tokens_write_info(const pl_tokenizer *tokenizer, int context, pl_buf *out)
+void tokens_write_info(pl_server *s, pl_buf *out)
 {
+    const pl_mixture *mix = server_options(s)->mix;
     pl_json *o = pl_json_object();
     pl_json_set_text(o, "tokenizer_class", "pathloom");
-    pl_json_set_int(o, "vocab_size", pl_tokenizer_vocab(tokenizer));
-    pl_json_set_int(o, "model_max_length", context);
+    pl_json_set_int(o, "vocab_size", pl_tokenizer_vocab(mix->tokenizer));
+    pl_json_set_int(o, "model_max_length", mix->arm.shape.context);
     pl_json_set_text(o, "bos_token", "<s>");
     pl_json_set_text(o, "eos_token", "</s>");
     pl_json_set_text(o, "unk_token", "<unk>");

@@ -67,15 +67,13 @@ static pl_json *number_or_null(double value)
 
 static pl_status route_text(page *p, const char *text, size_t len, pl_buf *out)
 {
-    const int32_t bos = PL_TOKEN_BOS;
     pl_buf tokens = {0};
     text_route route;
     pl_status status = PL_OK;
     PL_TRY(open_route(p));
-    pl_buf_append(&tokens, &bos, sizeof bos);
-    PL_TRY(pl_tokenizer_encode(p->route.mix.tokenizer, text, len, &tokens));
-    PL_TRY(text_router_ask(p->route.router, (const int32_t *)(const void *)tokens.data,
-                           (int)(tokens.len / sizeof(int32_t)), &route));
+    PL_TRY(pl_prompt_encode(p->route.mix.tokenizer, text, len, &tokens));
+    PL_TRY(text_router_ask(p->route.router, pl_prompt_tokens(&tokens),
+                           pl_prompt_count(&tokens), &route));
     const pl_topology *t = p->route.mix.topology;
     pl_json *o = pl_json_object(), *rows = pl_json_array();
     char name[PL_NAME_MAX];
