@@ -34,6 +34,9 @@ struct pl_chat_template {
     const char *marks[MARKS_MAX]; /* texts that no message may contain */
     const char *stops[STOPS_MAX]; /* texts that end an answer */
     pl_status (*write)(const chat_request *q, chat_prompt *out);
+    /* for write_turns: texts before and after the role, after the message, and after
+     * the last message */
+    const char *turn[4];
 };
 
 /* ---- the templates ---- */
@@ -47,26 +50,16 @@ static void append_text(chat_prompt *p, const pl_buf *text)
     pl_buf_append(&p->text, text->data, text->len);
 }
 
-static pl_status write_chatml(const chat_request *q, chat_prompt *out)
+/* Writes each message between two texts, then the beginning of the answer. */
+static pl_status write_turns(const chat_request *q, chat_prompt *out)
 {
     for (int i = 0; i < q->n; i++) {
-        pl_buf_printf(&out->text, "<|im_start|>%s\n", role_names[q->messages[i].role]);
+        pl_buf_printf(&out->text, "%s%s%s", q->chat->turn[0],
+                      role_names[q->messages[i].role], q->chat->turn[1]);
         append_text(out, &q->messages[i].text);
-        pl_buf_printf(&out->text, "<|im_end|>\n");
+        pl_buf_printf(&out->text, "%s", q->chat->turn[2]);
     }
-    pl_buf_printf(&out->text, "<|im_start|>assistant\n");
-    end_part(out);
-    return PL_OK;
-}
-
-static pl_status write_plain(const chat_request *q, chat_prompt *out)
-{
-    for (int i = 0; i < q->n; i++) {
-        pl_buf_printf(&out->text, "%s: ", role_names[q->messages[i].role]);
-        append_text(out, &q->messages[i].text);
-        pl_buf_printf(&out->text, "\n");
-    }
-    pl_buf_printf(&out->text, "assistant:");
+    pl_buf_printf(&out->text, "%s", q->chat->turn[3]);
     end_part(out);
     return PL_OK;
 }
@@ -106,9 +99,21 @@ static pl_status write_llama2(const chat_request *q, chat_prompt *out)
 }
 
 static const pl_chat_template templates[] = {
-    {"chatml", {"<|im_start|>", "<|im_end|>"}, {"<|im_end|>"}, write_chatml},
-    {"llama2", {"[INST]", "[/INST]", "<<SYS>>", "<</SYS>>"}, {NULL}, write_llama2},
-    {"plain", {NULL}, {"\nuser:", "\nsystem:"}, write_plain},
+    {"chatml",
+     {"<|im_start|>", "<|im_end|>"},
+     {"<|im_end|>"},
+     write_turns,
+     {"<|im_start|>", "\n", "<|im_end|>\n", "<|im_start|>assistant\n"}},
+    {"llama2",
+     {"[INST]", "[/INST]", "<<SYS>>", "<</SYS>>"},
+     {NULL},
+     write_llama2,
+     {NULL}},
+    {"plain",
+     {NULL},
+     {"\nuser:", "\nsystem:"},
+     write_turns,
+     {"", ": ", "\n", "assistant:"}},
 };
 enum { N_TEMPLATES = sizeof templates / sizeof *templates };
 

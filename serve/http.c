@@ -19,15 +19,14 @@ pl_status http_load(void)
 }
 
 enum MHD_Result http_queue(struct MHD_Connection *c, unsigned code, const char *type,
-                           const http_header *headers, size_t n_headers,
                            struct MHD_Response *r)
 {
     if (!r)
         return MHD_NO;
     mhd.MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, type);
     mhd.MHD_add_response_header(r, "Cache-Control", "no-store");
-    for (size_t i = 0; i < n_headers; i++)
-        mhd.MHD_add_response_header(r, headers[i].name, headers[i].value);
+    if (code == MHD_HTTP_METHOD_NOT_ALLOWED)
+        mhd.MHD_add_response_header(r, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
     enum MHD_Result result = mhd.MHD_queue_response(c, code, r);
     mhd.MHD_destroy_response(r);
     return result;
@@ -43,7 +42,7 @@ enum MHD_Result http_reply(struct MHD_Connection *c, unsigned code, const char *
         void *out;
     } bytes = {data};
     return http_queue(
-        c, code, type, NULL, 0,
+        c, code, type,
         mhd.MHD_create_response_from_buffer(len, bytes.out, MHD_RESPMEM_MUST_COPY));
 }
 
@@ -76,11 +75,6 @@ void http_page_make(const unsigned char *asset, size_t bytes, http_page *out)
     pl_buf_append(&out->html, rest, (size_t)(end - rest));
 }
 
-void http_page_clear(http_page *page)
-{
-    pl_buf_destroy(&page->html);
-}
-
 struct MHD_Response *http_page_response(const http_page *page)
 {
     struct MHD_Response *r = mhd.MHD_create_response_from_buffer(
@@ -95,12 +89,8 @@ struct MHD_Response *http_page_response(const http_page *page)
 
 enum MHD_Result http_refuse_method(struct MHD_Connection *c)
 {
-    static char text[] = "only GET and HEAD are allowed\n";
-    const http_header allow = {MHD_HTTP_HEADER_ALLOW, "GET, HEAD"};
-    return http_queue(c, MHD_HTTP_METHOD_NOT_ALLOWED, "text/plain; charset=utf-8",
-                      &allow, 1,
-                      mhd.MHD_create_response_from_buffer(strlen(text), text,
-                                                          MHD_RESPMEM_PERSISTENT));
+    return http_reply_text(c, MHD_HTTP_METHOD_NOT_ALLOWED,
+                           "only GET and HEAD are allowed\n");
 }
 
 bool http_only_reads(const char *method)

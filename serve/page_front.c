@@ -233,7 +233,7 @@ static enum MHD_Result on_page_request(void *context, struct MHD_Connection *c,
     if ((doubt = http_site_doubt(&f->site, c, url)))
         return http_reply_text(c, MHD_HTTP_FORBIDDEN, doubt);
     if (strcmp(url, "/") == 0)
-        return http_queue(c, MHD_HTTP_OK, "text/html; charset=utf-8", NULL, 0,
+        return http_queue(c, MHD_HTTP_OK, "text/html; charset=utf-8",
                           http_page_response(&f->page));
     if (f->access &&
         !server_access_find(f->access,
@@ -247,7 +247,7 @@ static enum MHD_Result on_page_request(void *context, struct MHD_Connection *c,
         s->client = http_client(c);
         s->socket = http_socket(c);
         s->number = UINT64_MAX;
-        return http_queue(c, MHD_HTTP_OK, "text/event-stream", NULL, 0,
+        return http_queue(c, MHD_HTTP_OK, "text/event-stream",
                           mhd.MHD_create_response_from_callback(
                               MHD_SIZE_UNKNOWN, BLOCK_BYTES, write_event, s, pl_free));
     }
@@ -308,7 +308,7 @@ void pl_page_front_close(pl_page_front **front)
         pl_queue_destroy(&f->questions);
     server_clients_close(&f->site.clients);
     server_access_destroy(&f->access);
-    http_page_clear(&f->page);
+    pl_buf_destroy(&f->page.html);
     pl_free(f);
     *front = NULL;
 }

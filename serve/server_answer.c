@@ -279,10 +279,7 @@ enum MHD_Result exchange_answer_stream(exchange *x)
         /* No byte of the answer was sent yet, so it can have an error status. */
         return answer_failed(x, first);
     x->held = first;
-    struct MHD_Response *r = mhd.MHD_create_response_from_callback(
-        MHD_SIZE_UNKNOWN, BLOCK_BYTES, on_read, x, NULL);
-    if (r)
-        mhd.MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE,
-                                    "text/event-stream");
-    return exchange_queue(x, MHD_HTTP_OK, r);
+    return exchange_queue(x, MHD_HTTP_OK, "text/event-stream",
+                          mhd.MHD_create_response_from_callback(
+                              MHD_SIZE_UNKNOWN, BLOCK_BYTES, on_read, x, NULL));
 }

@@ -14,11 +14,14 @@
 #include <sys/socket.h>
 
 /* ---- answers ---- */
-enum MHD_Result exchange_queue(exchange *x, unsigned code, struct MHD_Response *r)
+enum MHD_Result exchange_queue(exchange *x, unsigned code, const char *type,
+                               struct MHD_Response *r)
 {
     const char *origin = x->front->options.cors;
     if (!r)
         return MHD_NO;
+    if (type)
+        mhd.MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, type);
     mhd.MHD_add_response_header(r, "Cache-Control", "no-store");
     if (code == MHD_HTTP_TOO_MANY_REQUESTS || code == MHD_HTTP_SERVICE_UNAVAILABLE)
         mhd.MHD_add_response_header(r, "Retry-After", "1");
@@ -50,9 +53,7 @@ enum MHD_Result exchange_send(exchange *x, unsigned code, const char *type,
     struct MHD_Response *r = mhd.MHD_create_response_from_buffer(body->len, body->data,
                                                                  MHD_RESPMEM_MUST_COPY);
     pl_buf_destroy(body);
-    if (r)
-        mhd.MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, type);
-    return exchange_queue(x, code, r);
+    return exchange_queue(x, code, type, r);
 }
 
 enum MHD_Result exchange_send_json(exchange *x, unsigned code, pl_buf *body)

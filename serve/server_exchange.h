@@ -75,8 +75,10 @@ struct exchange {
 };
 
 /* ---- answers; these functions take ownership of `body` and `r` ---- */
-/* Adds the headers that every answer has, and sends the answer. MHD_NO if r is NULL. */
-enum MHD_Result exchange_queue(exchange *x, unsigned code, struct MHD_Response *r);
+/* Adds its type (NULL: none) and the headers that every answer has, and sends the
+ * answer. MHD_NO if r is NULL. */
+enum MHD_Result exchange_queue(exchange *x, unsigned code, const char *type,
+                               struct MHD_Response *r);
 enum MHD_Result exchange_send(exchange *x, unsigned code, const char *type,
                               pl_buf *body);
 enum MHD_Result exchange_send_json(exchange *x, unsigned code, pl_buf *body);

@@ -113,11 +113,8 @@ static enum MHD_Result answer_completion(exchange *x)
  * needed; the script of the page uses the endpoints below. */
 static enum MHD_Result answer_talk(exchange *x)
 {
-    struct MHD_Response *r = http_page_response(&x->front->talk);
-    if (r)
-        mhd.MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE,
-                                    "text/html; charset=utf-8");
-    return exchange_queue(x, MHD_HTTP_OK, r);
+    return exchange_queue(x, MHD_HTTP_OK, "text/html; charset=utf-8",
+                          http_page_response(&x->front->talk));
 }
 
 static enum MHD_Result answer_health(exchange *x)
@@ -233,17 +230,14 @@ static enum MHD_Result refuse_length(exchange *x)
 }
 
 /* Looks at a request before its body is read. Refuses a wrong request at once;
- * otherwise *more becomes true, and the endpoint answers after the body. HEAD is
- * answered like GET; the library leaves out the body of the answer. */
+ * otherwise the endpoint answers after the body. HEAD is answered like GET; the library
+ * leaves out the body of the answer. */
 static enum MHD_Result look_at_request(exchange *x, const char *url, const char *method,
-                                       const char *version, bool *more)
+                                       const char *version)
 {
-    const bool post = strcmp(method, "POST") == 0;
-    const bool get = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
     unsigned http = 0;
     char text[80];
     const char *doubt = framing_doubt(x->connection, version, &x->is_last, &http);
-    *more = false;
     if (!doubt)
         doubt = read_target(x, url);
     if (doubt) {
@@ -257,7 +251,7 @@ static enum MHD_Result look_at_request(exchange *x, const char *url, const char 
      * key which requests are allowed */
     if (x->front->options.cors && strcmp(method, "OPTIONS") == 0)
         return exchange_queue(
-            x, MHD_HTTP_NO_CONTENT,
+            x, MHD_HTTP_NO_CONTENT, NULL,
             mhd.MHD_create_response_from_buffer(0, "", MHD_RESPMEM_PERSISTENT));
     const server_access *access = pl_atomic_get(&x->front->access);
     if (access && !(x->route && x->route->open)) {
@@ -295,13 +289,12 @@ static enum MHD_Result look_at_request(exchange *x, const char *url, const char 
         pl_buf_destroy(&known);
         return result;
     }
-    if (x->route->post ? !post : !get) {
+    if (x->route->post ? strcmp(method, "POST") != 0 : !http_only_reads(method)) {
         snprintf(text, sizeof text, "send %s with %s", x->route->url,
                  x->route->post ? "POST" : "GET");
         return exchange_fail(x, MHD_HTTP_METHOD_NOT_ALLOWED, text,
                              "method_not_allowed");
     }
-    *more = true;
     return MHD_YES;
 }
 
@@ -312,7 +305,6 @@ static enum MHD_Result on_api_request(void *context, struct MHD_Connection *c,
                                       size_t *upload_bytes, void **state)
 {
     exchange *x = *state;
-    bool more = false;
     if (!x) {
         pl_server_front *front = context;
         *state = x = pl_alloc(sizeof *x);
@@ -325,7 +317,7 @@ static enum MHD_Result on_api_request(void *context, struct MHD_Connection *c,
         x->created = (int64_t)time(NULL);
         pl_atomic_add(&server_counts(front->server)->open, 1);
         x->is_http_1_1 = strcmp(version, MHD_HTTP_VERSION_1_1) == 0;
-        return look_at_request(x, url, method, version, &more);
+        return look_at_request(x, url, method, version);
     }
     /* the request has been answered already, so its body is ignored */
     if (x->status != 0) {
@@ -492,7 +484,7 @@ void pl_server_front_close(pl_server_front **front)
     server_access_destroy(&f->access);
     pl_buf_destroy(&f->certificate);
     pl_buf_destroy(&f->private_key);
-    http_page_clear(&f->talk);
+    pl_buf_destroy(&f->talk.html);
     pl_free(f);
     *front = NULL;
 }
