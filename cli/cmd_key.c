@@ -4,8 +4,7 @@
 #include <time.h>
 
 typedef struct key_options {
-    const char *verb, *words[2];
-    int n_words;
+    const char *word; /* the word after the verb; NULL: none */
     const char *run, *list, *hub, *name, *role_name, *span;
     pl_key_role role;
     int64_t uses, lasts_s;
@@ -51,41 +50,30 @@ static pl_status parse_span(const char *text, int64_t *out)
     return pl_fail(PL_ERR_USAGE, "--expires takes 90s, 30m, 24h or 7d, not `%s`", text);
 }
 
-static pl_status needs_word(const key_options *o, const char *what)
-{
-    if (o->n_words == 1)
-        return PL_OK;
-    return pl_fail(PL_ERR_USAGE, "key %s takes %s", o->verb, what);
-}
-
 /* ---- key pairs ---- */
-static void show_pair(const pl_keypair *pair)
+/* Prints the public half of a pair that was made or read, and wipes the pair. */
+static pl_status show_pair(pl_status status, pl_keypair *pair)
 {
     char text[PL_PUBKEY_TEXT];
-    pl_pubkey_format(&pair->open, text);
-    say("%s", text);
+    if (status == PL_OK) {
+        pl_pubkey_format(&pair->open, text);
+        say("%s", text);
+    }
+    pl_keypair_wipe(pair);
+    return status;
 }
 
 static pl_status new_key(const key_options *o)
 {
     pl_keypair pair;
-    PL_CHECK(needs_word(o, "the FILE that gets the key"));
     pl_keypair_create(&pair);
-    pl_status status = pl_keypair_save(o->words[0], &pair);
-    if (status == PL_OK)
-        show_pair(&pair);
-    pl_keypair_wipe(&pair);
-    return status;
+    return show_pair(pl_keypair_save(o->word, &pair), &pair);
 }
 
 static pl_status show_key(const key_options *o)
 {
     pl_keypair pair;
-    PL_CHECK(needs_word(o, "the FILE of a key"));
-    PL_CHECK(pl_keypair_load(o->words[0], &pair));
-    show_pair(&pair);
-    pl_keypair_wipe(&pair);
-    return PL_OK;
+    return show_pair(pl_keypair_load(o->word, &pair), &pair);
 }
 
 /* ---- the list of keys ---- */
@@ -179,9 +167,8 @@ static pl_status allow_key(const key_options *o)
 {
     char path[PL_PATH_MAX];
     pl_key_entry e = {.role = o->role};
-    PL_CHECK(needs_word(o, "the KEY that `pathloom key show FILE` printed"));
     PL_CHECK(find_key_list(o, path));
-    PL_CHECK(pl_pubkey_parse(o->words[0], &e.key));
+    PL_CHECK(pl_pubkey_parse(o->word, &e.key));
     e.expires_s = o->expires && o->lasts_s > 0 ? pl_wall_ms() / 1000 + o->lasts_s : 0;
     name_entry(o->name, "allowed", &e);
     return pl_key_list_edit(path, put_key_entry, &e);
@@ -236,9 +223,8 @@ static pl_status revoke_key(const key_options *o)
 {
     char path[PL_PATH_MAX];
     revocation v = {.n_open = 0};
-    PL_CHECK(needs_word(o, "a NAME or a KEY of the list"));
     PL_CHECK(find_key_list(o, path));
-    pl_copy_text(v.word, sizeof v.word, o->words[0]);
+    pl_copy_text(v.word, sizeof v.word, o->word);
     PL_CHECK(pl_key_list_edit(path, revoke_entry, &v));
     if (v.entry.role == PL_AS_INVITE) {
         say("the invitation %s is revoked: it adds no further keys", v.entry.name);
@@ -262,8 +248,8 @@ static pl_status invite(const key_options *o)
     pl_address hub;
     pl_keypair pair;
     pl_key_entry e = {.role = PL_AS_INVITE, .grants = o->role, .uses = (int)o->uses};
-    if (o->n_words > 0)
-        return pl_fail(PL_ERR_USAGE, "unexpected word `%s`", o->words[0]);
+    if (o->word)
+        return pl_fail(PL_ERR_USAGE, "unexpected word `%s`", o->word);
     if (o->hub)
         pl_copy_text(text, sizeof text, o->hub);
     else
@@ -312,14 +298,13 @@ static pl_status invite(const key_options *o)
 static pl_status add_api_key(const key_options *o)
 {
     char key[PL_API_KEY_TEXT];
-    PL_CHECK(needs_word(o, "the NAME of a client of `serve`"));
     if (!o->list)
         return pl_fail(
             PL_ERR_USAGE,
             "key api needs --keys FILE, the file of `serve --api-keys FILE`");
-    PL_CHECK(pl_server_add_key(o->list, o->words[0], key));
+    PL_CHECK(pl_server_add_key(o->list, o->word, key));
     if (o->json)
-        say("{\"name\":\"%s\",\"key\":\"%s\"}", o->words[0], key);
+        say("{\"name\":\"%s\",\"key\":\"%s\"}", o->word, key);
     else
         say("%s", key);
     return PL_OK;
@@ -330,9 +315,15 @@ static pl_status run_key(int argc, char **argv)
     static const struct {
         const char *name;
         pl_status (*run)(const key_options *o);
-    } verbs_of[] = {{"new", new_key},     {"show", show_key}, {"list", list_keys},
-                    {"allow", allow_key}, {"invite", invite}, {"revoke", revoke_key},
-                    {"api", add_api_key}};
+        const char *word; /* what its word must be; NULL: it needs none */
+    } verbs_of[] = {
+        {"new", new_key, "the FILE that gets the key"},
+        {"show", show_key, "the FILE of a key"},
+        {"list", list_keys, NULL},
+        {"allow", allow_key, "the KEY that `pathloom key show FILE` printed"},
+        {"invite", invite, NULL},
+        {"revoke", revoke_key, "a NAME or a KEY of the list"},
+        {"api", add_api_key, "the NAME of a client of `serve`"}};
     key_options o = {.run = "pathloom-run",
                      .name = "",
                      .role = PL_AS_WORKER,
@@ -340,9 +331,8 @@ static pl_status run_key(int argc, char **argv)
                      .lasts_s = 24 * 3600};
     cli_words words;
     PL_CHECK(cli_read(&verb_key, argc, argv, &o, &words));
-    o.verb = words.n > 0 ? words.at[0] : NULL;
-    for (int i = 1; i < words.n; i++)
-        o.words[o.n_words++] = words.at[i];
+    const char *verb = words.n > 0 ? words.at[0] : NULL;
+    o.word = words.n > 1 ? words.at[1] : NULL;
     o.expires = o.span != NULL;
     if (o.name[0])
         PL_CHECK(pl_key_name_check(o.name));
@@ -350,13 +340,17 @@ static pl_status run_key(int argc, char **argv)
         PL_CHECK(pl_key_role_parse(o.role_name, &o.role));
     if (o.span)
         PL_CHECK(parse_span(o.span, &o.lasts_s));
-    for (size_t i = 0; o.verb && i < sizeof verbs_of / sizeof *verbs_of; i++)
-        if (strcmp(o.verb, verbs_of[i].name) == 0)
-            return verbs_of[i].run(&o);
+    for (size_t i = 0; verb && i < sizeof verbs_of / sizeof *verbs_of; i++) {
+        if (strcmp(verb, verbs_of[i].name) != 0)
+            continue;
+        if (verbs_of[i].word && words.n != 2)
+            return pl_fail(PL_ERR_USAGE, "key %s takes %s", verb, verbs_of[i].word);
+        return verbs_of[i].run(&o);
+    }
     return pl_fail(
         PL_ERR_USAGE,
         "`pathloom key` takes new, show, list, allow, invite, revoke or api%s%s",
-        o.verb ? ", not " : "", o.verb ? o.verb : "");
+        verb ? ", not " : "", verb ? verb : "");
 }
 
 const cli_verb verb_key = {
