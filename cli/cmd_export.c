@@ -205,12 +205,10 @@ static pl_status choose_export_path(job *j, int *path)
 static pl_status run_export(int argc, char **argv)
 {
     request q = {.format = "safetensors"};
-    job j = {0};
+    job j = {.q = &q, .r.lock = -1};
     char arm[PL_ARM_NAME_MAX];
     int path = 0;
     pl_status status = PL_OK;
-    j.r.lock = -1;
-    j.q = &q;
     PL_CHECK(cli_read(&verb_export, argc, argv, &q, NULL));
     PL_CHECK(cli_read_select(q.select, q.at, &q.best));
     q.gguf = strcmp(q.format, "gguf") == 0;

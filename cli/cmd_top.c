@@ -244,8 +244,7 @@ static pl_status run_top(int argc, char **argv)
     screen s = {.tty = false};
     struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
     char key = 0;
-    pl_run r = {0};
-    r.lock = -1;
+    pl_run r = {.lock = -1};
     PL_CHECK(cli_read(&verb_top, argc, argv, &q, NULL));
     pl_status status = run_watch(&r, &q.ask);
     PL_TRY(status);

@@ -72,11 +72,10 @@ static int unknown_verb(const char *word)
     for (size_t i = 0; i < cli_n_verbs; i++)
         names[i] = cli_verbs[i]->name;
     const char *near = pl_nearest(word, names, cli_n_verbs);
-    if (near)
-        return cli_fail(
-            pl_fail(PL_ERR_USAGE, "unknown verb `%s`; did you mean `%s`?", word, near));
     return cli_fail(
-        pl_fail(PL_ERR_USAGE, "unknown verb `%s`; see pathloom --help", word));
+        near
+            ? pl_fail(PL_ERR_USAGE, "unknown verb `%s`; did you mean `%s`?", word, near)
+            : pl_fail(PL_ERR_USAGE, "unknown verb `%s`; see pathloom --help", word));
 }
 
 static int run_verb(int argc, char **argv)

@@ -100,8 +100,7 @@ pl_status store_blame(store_call *call)
                            call->values[STORE_OPT_HISTORY] != NULL, &b));
     PL_TRY(pl_blame_find_text(call->store, at.module, documents, &b));
     if (documents && !call->values[STORE_OPT_STORE]) {
-        const char *folder = call->values[STORE_OPT_RUN];
-        PL_TRY(run_look(folder ? folder : "pathloom-run", &run));
+        PL_TRY(run_look(call->values[STORE_OPT_RUN], &run));
         PL_TRY(run_load_tokenizer(&run, &tokenizer));
     }
     for (size_t i = 0; i < b.n; i++) {

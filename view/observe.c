@@ -121,12 +121,11 @@ static void add_file(observation *o, int file, const char *name)
 static pl_status add_hub_log(observation *o, const observe_wish *wish)
 {
     const run_request where = {.hub = wish->hub, .key = wish->key};
-    pl_run r = {0};
+    pl_run r = {.lock = -1};
     pl_buf lines = {0};
     uint64_t offset = 0;
     bool more = true, anew = false;
     pl_status status = PL_OK;
-    r.lock = -1;
     const int file = memfd_create("hub.log", MFD_CLOEXEC);
     PL_TRY(file >= 0 ? PL_OK : pl_fail(PL_ERR_IO, "no memory for the log of the hub"));
     PL_TRY(run_watch(&r, &where));
