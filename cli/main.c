@@ -3,7 +3,6 @@
 #include "cli/store_call.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 const cli_verb *const cli_verbs[] = {

@@ -2,7 +2,6 @@
 #include "cli/store_print.h"
 
 #include <math.h>
-#include <string.h>
 
 void print_tag(bool json, const pl_snapshot *tag, int width, bool full)
 {

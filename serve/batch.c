@@ -16,7 +16,6 @@
 #include "serve/prefix_cache.h"
 #include "serve/rerouting.h"
 #include "serve/sequence.h"
-#include <string.h>
 
 enum { READ = 512 };
 

@@ -2,8 +2,6 @@
 #include "serve/chat.h"
 #include "serve/serve.h"
 
-#include <string.h>
-
 enum { MESSAGES_MAX = 1024, MARKS_MAX = 5, STOPS_MAX = PL_STOPS - PL_STOP_MAX };
 
 typedef enum chat_role { CHAT_SYSTEM, CHAT_USER, CHAT_ASSISTANT } chat_role;

@@ -3,7 +3,6 @@
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
-#include <string.h>
 
 /* The values of keys that a request leaves out. They are OpenAI's, except that the seed
  * is 0, so that equal requests get equal answers. */

@@ -3,7 +3,6 @@
 #include "serve/llama_config.h"
 #include "serve/tokenizer_files.h"
 #include "serve/weights.h"
-#include <string.h>
 
 enum { HEADER_ALIGNMENT = 8 };
 

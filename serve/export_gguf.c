@@ -4,7 +4,6 @@
 #include "serve/weights.h"
 #include "corpus/corpus.h"
 #include <stdio.h>
-#include <string.h>
 
 /* The value of the key `general.file_type` for each pl_weight_type. */
 static const uint32_t file_types[PL_WEIGHT_COUNT] = {0, 1, 32, 7};

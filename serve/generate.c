@@ -1,6 +1,5 @@
 /* Generates text: feeds the prompt to the decoder, then one token at a time. */
 #include "serve/sequence.h"
-#include <string.h>
 
 pl_status pl_prompt_encode(const pl_tokenizer *tokenizer, const char *text, size_t len,
                            pl_buf *tokens)

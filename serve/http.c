@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <netdb.h>
 #include <stdio.h>
-#include <string.h>
 #include <strings.h>
 
 struct http_library mhd;

@@ -8,7 +8,6 @@
 #include "serve/safetensors.h"
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 enum { FILES_MAX = 1024, NAME_BYTES = 256 };
 

@@ -4,7 +4,6 @@
 #include "serve/llama_config.h"
 #include "corpus/corpus.h"
 #include <limits.h>
-#include <string.h>
 
 typedef struct config_reader {
     const char *what;

@@ -8,7 +8,6 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <string.h>
 
 enum {
     CONNECTIONS_MAX = 128,

@@ -4,7 +4,6 @@
 #include "serve/half.h"
 #include "corpus/corpus.h"
 #include <stdlib.h>
-#include <string.h>
 
 enum { LENGTH_BYTES = 8 };
 

@@ -1,7 +1,6 @@
 /* Keeps the state of one request while its tokens are chosen (sequence.h). */
 #include "serve/sequence.h"
 #include <math.h>
-#include <string.h>
 
 const char *pl_finish_name(pl_finish finish)
 {

@@ -3,7 +3,6 @@
 #include "serve/server.h"
 #include <fcntl.h>
 #include <stdio.h>
-#include <string.h>
 #include <strings.h>
 #include <sys/file.h>
 #include <sys/stat.h>

@@ -2,7 +2,6 @@
  * (server_tokens.h). */
 #include "serve/server_tokens.h"
 #include "serve/pieces.h"
-#include <string.h>
 
 static const struct {
     const char *text;

@@ -8,7 +8,6 @@
 #include "serve/tokenizer_files.h"
 #include "corpus/corpus.h"
 #include <stdlib.h>
-#include <string.h>
 
 #define BLANK "\xe2\x96\x81" /* U+2581 */
 

@@ -3,7 +3,6 @@
 #include "serve/weights.h"
 #include "serve/half.h"
 #include <math.h>
-#include <string.h>
 
 enum { PIECE_BYTES = 1 << 20 };
 

@@ -2,7 +2,6 @@
 #include "view/html.h"
 
 #include <math.h>
-#include <string.h>
 
 void html_text(pl_buf *out, const char *text)
 {

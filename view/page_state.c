@@ -4,7 +4,6 @@
 #include "view/page_internal.h"
 
 #include <math.h>
-#include <string.h>
 
 static const char *const worker_states[] = {"busy", "idle", "away", "barred", "fenced"};
 enum { N_WORKER_STATES = sizeof worker_states / sizeof *worker_states };
