@@ -36,13 +36,18 @@ struct pl_server {
 };
 
 /* ---- jobs and events ---- */
+void server_output_destroy(server_output *out)
+{
+    pl_buf_destroy(&out->text);
+    pl_buf_destroy(&out->scores);
+    pl_buf_destroy(&out->spans);
+}
+
 void server_event_destroy(server_event **event)
 {
     if (!*event)
         return;
-    pl_buf_destroy(&(*event)->text);
-    pl_buf_destroy(&(*event)->scores);
-    pl_buf_destroy(&(*event)->spans);
+    server_output_destroy(&(*event)->out);
     pl_free(*event);
     *event = NULL;
 }
@@ -75,11 +80,8 @@ void server_job_release(server_job **job)
     pl_completion_clear(&j->completion);
     for (int i = 0; i < j->n_prompts; i++)
         pl_buf_destroy(&j->prompts[i].tokens);
-    for (int i = 0; i < j->n_parts; i++) {
-        pl_buf_destroy(&j->parts[i].text);
-        pl_buf_destroy(&j->parts[i].scores);
-        pl_buf_destroy(&j->parts[i].spans);
-    }
+    for (int i = 0; i < j->n_parts; i++)
+        server_output_destroy(&j->parts[i].out);
     pl_free(j->prompts);
     pl_free(j->parts);
     pl_free(j);
@@ -134,17 +136,14 @@ static server_event *make_end(const server_part *part, pl_status status,
     e->code = code;
     e->result = *result;
     if (status != PL_OK)
-        pl_buf_printf(&e->text, "%s", pl_last_error());
+        pl_buf_printf(&e->out.text, "%s", pl_last_error());
     return e;
 }
 
-/* Moves the part's text, scores and spans, which are in no event yet, into an event. */
-static void fill_event(server_event *e, server_part *part)
+static void move_output(server_event *e, server_part *part)
 {
-    e->text = part->text;
-    e->scores = part->scores;
-    e->spans = part->spans;
-    part->text = part->scores = part->spans = (pl_buf){0};
+    e->out = part->out;
+    part->out = (server_output){.text = {0}};
 }
 
 static void tell_end(server_part *part, pl_status status, const char *code,
@@ -154,7 +153,7 @@ static void tell_end(server_part *part, pl_status status, const char *code,
     server_counters *n = &job->server->counts;
     server_event *e = make_end(part, status, code, result);
     if (status == PL_OK) {
-        fill_event(e, part);
+        move_output(e, part);
     } else if (job->status == PL_OK) {
         job->status = status;
     }
@@ -202,9 +201,9 @@ static pl_status on_piece(void *context, const char *text, size_t len)
     server_part *part = context;
     PL_CHECK(check_job_wanted(part->job));
     server_event *e = pl_alloc(sizeof *e);
-    pl_buf_append(&part->text, text, len);
+    pl_buf_append(&part->out.text, text, len);
     e->index = part->index;
-    fill_event(e, part);
+    move_output(e, part);
     pl_queue_push(part->job->events, e);
     return PL_OK;
 }
@@ -213,7 +212,7 @@ static pl_status on_score(void *context, const pl_token_score *score)
 {
     server_part *part = context;
     if (part->options.scores)
-        pl_buf_append(&part->scores, score, sizeof *score);
+        pl_buf_append(&part->out.scores, score, sizeof *score);
     return PL_OK;
 }
 
@@ -224,7 +223,7 @@ static void on_moved(void *context, int from, int path)
     server_part *part = context;
     const pl_reroute_span span = {
         from, server_paths_open_path(part->job->server->paths, path)};
-    pl_buf_append(&part->spans, &span, sizeof span);
+    pl_buf_append(&part->out.spans, &span, sizeof span);
 }
 
 static pl_status check_part_wanted(void *context)
@@ -353,7 +352,7 @@ static void arrive(pl_server *s, server_job *job)
         pl_json *list = pl_json_array();
         server_paths_write_slots(s->paths, list);
         job->parts[0].job = job;
-        pl_json_write(list, 0, &job->parts[0].text);
+        pl_json_write(list, 0, &job->parts[0].out.text);
         pl_json_destroy(&list);
         tell_end(&job->parts[0], PL_OK, NULL, &none);
         return;
@@ -427,12 +426,12 @@ static pl_status admit_part(pl_server *s, server_part *part, bool *waits)
     /* with `echo`, the answer's text begins with the prompt; a waiting part has it */
     const pl_completion *c = &job->completion;
     const pl_completion_prompt *asked = &c->prompts[part->index / c->n];
-    const bool echoes = c->echo && part->text.len == 0;
+    const bool echoes = c->echo && part->out.text.len == 0;
     if (echoes && asked->text)
-        pl_buf_append(&part->text, asked->text, strlen(asked->text));
+        pl_buf_append(&part->out.text, asked->text, strlen(asked->text));
     else if (echoes)
         PL_CHECK(pieces_decode(s->options.mix->tokenizer, asked->tokens,
-                               (size_t)asked->n_tokens, &part->text));
+                               (size_t)asked->n_tokens, &part->out.text));
     const int every = job->completion.route_every;
     if (every == 0)
         PL_CHECK(find_prompt_path(s, job, prompt));
@@ -441,7 +440,7 @@ static pl_status admit_part(pl_server *s, server_part *part, bool *waits)
                                                pl_prompt_count(&prompt->tokens)};
         PL_CHECK(server_paths_embed(s->paths, prompt->path,
                                     pl_prompt_tokens(&prompt->tokens), result.n_prompt,
-                                    &part->text, waits));
+                                    &part->out.text, waits));
         if (!*waits) {
             part->joined = true;
             tell_end(part, PL_OK, NULL, &result);

@@ -23,11 +23,9 @@ struct pl_server_front {
 
 /* The front's data about one answer of a request. */
 typedef struct server_answer {
-    /* the text and the pl_token_score records so far; unused in a stream */
-    pl_buf text, scores;
-    /* pl_completion_span records: the paths that have written so far; empty if the path
-     * is chosen only once */
-    pl_buf spans;
+    /* Everything so far; in a stream only the spans. These are pl_completion_span
+     * records, and empty if the path is chosen only once. */
+    server_output out;
     /* in a stream: number of characters written so far (pl_completion_choice.offset) */
     int64_t offset;
     bool begun;                /* in a stream: a chunk was written */

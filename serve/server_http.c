@@ -167,8 +167,8 @@ static enum MHD_Result answer_slots(exchange *x)
         return exchange_fail(x, MHD_HTTP_SERVICE_UNAVAILABLE, pl_last_error(), "busy");
     exchange_rest(x, 0);
     server_event *e = exchange_wait(x);
-    pl_buf body = e->text;
-    e->text = (pl_buf){0};
+    pl_buf body = e->out.text;
+    e->out.text = (pl_buf){0};
     server_event_destroy(&e);
     enum MHD_Result result = exchange_send_json(x, MHD_HTTP_OK, &body);
     exchange_rest(x, SERVER_TIMEOUT_S);
@@ -369,11 +369,8 @@ static void on_completed(void *context, struct MHD_Connection *c, void **state,
         pl_atomic_sub(&front->n_busy, 1);
     server_client_waits(x->client);
     server_event_destroy(&x->held);
-    for (int i = 0; x->answers && i < x->job->n_parts; i++) {
-        pl_buf_destroy(&x->answers[i].text);
-        pl_buf_destroy(&x->answers[i].scores);
-        pl_buf_destroy(&x->answers[i].spans);
-    }
+    for (int i = 0; x->answers && i < x->job->n_parts; i++)
+        server_output_destroy(&x->answers[i].out);
     pl_free(x->answers);
     server_job_release(&x->job);
     pl_buf_destroy(&x->body);
