@@ -215,6 +215,14 @@ void pl_json_push(pl_json *array, pl_json *value)
         pl_memory_exhausted(sizeof(json_t));
 }
 
+pl_json *pl_json_make_list(pl_json *const *values, size_t n)
+{
+    pl_json *array = pl_json_array();
+    for (size_t i = 0; i < n; i++)
+        pl_json_push(array, values[i]);
+    return array;
+}
+
 pl_json *pl_json_make_text(const char *text)
 {
     return pl_json_make_bytes(text, strlen(text));

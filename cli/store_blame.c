@@ -52,10 +52,9 @@ static void print_contributor(row *r, store_call *call, const pl_module_at *at,
     if (call->json) {
         pl_json *list = pl_json_array();
         for (size_t i = 0; i < p->samples.n; i++) {
-            pl_json *pair = pl_json_array();
-            pl_json_push(pair, pl_json_make_int((int64_t)p->samples.at[i].first));
-            pl_json_push(pair, pl_json_make_int((int64_t)p->samples.at[i].end));
-            pl_json_push(list, pair);
+            pl_json_push(list,
+                         pl_json_list(pl_json_make_int((int64_t)p->samples.at[i].first),
+                                      pl_json_make_int((int64_t)p->samples.at[i].end)));
         }
         pl_json_set(r->json, "ranges", list);
     }

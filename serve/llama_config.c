@@ -229,11 +229,11 @@ done:
  * different fields. */
 void llama_config_write(const pl_shape *s, const char *dtype, pl_buf *out)
 {
-    pl_json *o = pl_json_object(), *names = pl_json_array(), *rope = pl_json_object();
+    pl_json *o = pl_json_object(), *rope = pl_json_object();
     pl_json_set_text(rope, "rope_type", "default");
     pl_json_set_real(rope, "rope_theta", s->rope_theta);
-    pl_json_push(names, pl_json_make_text(architectures[s->qk_norm].class_name));
-    pl_json_set(o, "architectures", names);
+    pl_json_set(o, "architectures",
+                pl_json_list(pl_json_make_text(architectures[s->qk_norm].class_name)));
     pl_json_set_bool(o, "attention_bias", false);
     pl_json_set_real(o, "attention_dropout", 0);
     pl_json_set_int(o, "bos_token_id", 1);

@@ -178,15 +178,13 @@ static pl_json *post_processor(const piece_list *list)
 {
     static const char *const texts[] = {"A", "B"};
     pl_json *o = typed("TemplateProcessing"), *known = pl_json_object(),
-            *entry = pl_json_object(), *ids = pl_json_array(),
-            *tokens = pl_json_array(),
+            *entry = pl_json_object(),
             *bos = piece_text_json(&list->pieces[PL_TOKEN_BOS]);
     const char *name = pl_json_text(bos, NULL);
-    pl_json_push(ids, pl_json_make_int(PL_TOKEN_BOS));
-    pl_json_push(tokens, piece_text_json(&list->pieces[PL_TOKEN_BOS]));
     pl_json_set_text(entry, "id", name);
-    pl_json_set(entry, "ids", ids);
-    pl_json_set(entry, "tokens", tokens);
+    pl_json_set(entry, "ids", pl_json_list(pl_json_make_int(PL_TOKEN_BOS)));
+    pl_json_set(entry, "tokens",
+                pl_json_list(piece_text_json(&list->pieces[PL_TOKEN_BOS])));
     pl_json_set(known, name, entry);
     pl_json_set(o, "single", template_steps(name, texts, 1));
     pl_json_set(o, "pair", template_steps(name, texts, 2));
@@ -217,10 +215,8 @@ void tokenizer_json(const piece_list *list, pl_buf *out)
     pl_json_set(normalizer, "normalizers", steps);
     pl_json_set(o, "normalizer", normalizer);
     pl_json_set(o, "post_processor", post_processor(list));
-    steps = pl_json_array();
-    pl_json_push(steps, make_replace_rule(BLANK, " "));
-    pl_json_push(steps, typed("ByteFallback"));
-    pl_json_push(steps, typed("Fuse"));
+    steps = pl_json_list(make_replace_rule(BLANK, " "), typed("ByteFallback"),
+                         typed("Fuse"));
     if (list->blank_first) {
         pl_json *strip = typed("Strip");
         pl_json_set_text(strip, "content", " ");
@@ -246,15 +242,15 @@ static void set_special_tokens(const piece_list *list, pl_json *o)
  * The class named after Llama would build a different pipeline. */
 void tokenizer_config(const piece_list *list, int context, pl_buf *out)
 {
-    pl_json *o = pl_json_object(), *inputs = pl_json_array();
-    pl_json_push(inputs, pl_json_make_text("input_ids"));
-    pl_json_push(inputs, pl_json_make_text("attention_mask"));
+    pl_json *o = pl_json_object();
     pl_json_set_bool(o, "add_bos_token", true);
     pl_json_set_bool(o, "add_eos_token", false);
     pl_json_set_bool(o, "add_prefix_space", list->blank_first);
     pl_json_set_bool(o, "clean_up_tokenization_spaces", false);
     pl_json_set_bool(o, "legacy", false);
-    pl_json_set(o, "model_input_names", inputs);
+    pl_json_set(o, "model_input_names",
+                pl_json_list(pl_json_make_text("input_ids"),
+                             pl_json_make_text("attention_mask")));
     pl_json_set_int(o, "model_max_length", context);
     set_special_tokens(list, o);
     pl_json_set_text(o, "tokenizer_class", "PreTrainedTokenizerFast");

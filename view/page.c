@@ -240,12 +240,10 @@ static void answer_history(page *p, const pl_page_question *q, pl_buf *out)
             continue;
         for (int a = 0; a < arm; a++)
             before += p->history.arms[a].n_series;
-        pl_json *row = pl_json_array();
-        pl_json_push(row, pl_json_make_int(l->wall_ms));
-        pl_json_push(row, pl_json_make_int(before + path));
-        pl_json_push(row, pl_json_make_int(l->phase));
-        pl_json_push(row, pl_json_make_int(l->worker));
-        pl_json_push(list, row);
+        pl_json_push(list, pl_json_list(pl_json_make_int(l->wall_ms),
+                                        pl_json_make_int(before + path),
+                                        pl_json_make_int(l->phase),
+                                        pl_json_make_int(l->worker)));
     }
     pl_json_set(o, "leases", list);
     pl_json_set_int(o, "leases_serial", (int64_t)p->n_leases);

@@ -62,14 +62,12 @@ static pl_status add_heat_columns(heat *h, const char *module, uint64_t from,
         if (begun)
             status = pl_comparison_load(&h->compare, &a, &b);
         if (begun && status == PL_OK) {
-            pl_json *column = pl_json_array();
             h->cells = pl_json_array();
             if (!h->compare.equal)
                 pl_comparison_run(&h->compare, note_tensor_change, h);
-            pl_json_push(column, pl_json_make_int((int64_t)a.number));
-            pl_json_push(column, pl_json_make_int((int64_t)b.number));
-            pl_json_push(column, h->cells);
-            pl_json_push(columns, column);
+            pl_json_push(columns,
+                         pl_json_list(pl_json_make_int((int64_t)a.number),
+                                      pl_json_make_int((int64_t)b.number), h->cells));
         }
         pl_version_clear(&a);
         a = b;
