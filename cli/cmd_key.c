@@ -1,8 +1,6 @@
 /* pathloom key: makes key pairs and invitations, edits the list of keys. */
 #include "cli/cli.h"
 
-#include <time.h>
-
 typedef struct key_options {
     const char *word; /* the word after the verb; NULL: none */
     const char *run, *list, *hub, *name, *role_name, *span;
@@ -107,14 +105,12 @@ static pl_status list_keys(const key_options *o)
     PL_CHECK(pl_key_list_load(path, &list));
     for (size_t i = 0; i < list.n; i++) {
         const pl_key_entry *e = &list.entries[i];
-        char key[PL_PUBKEY_TEXT], until[32] = "never", role[32];
-        time_t at = (time_t)e->expires_s;
-        struct tm utc;
+        char key[PL_PUBKEY_TEXT], until[PL_TIME_TEXT] = "never", role[32];
         pl_pubkey_format(&e->key, key);
         snprintf(role, sizeof role, "%s%s", e->role == PL_AS_INVITE ? "invite/" : "",
                  pl_key_role_name(e->role == PL_AS_INVITE ? e->grants : e->role));
-        if (e->expires_s != 0 && gmtime_r(&at, &utc))
-            strftime(until, sizeof until, "%Y-%m-%dT%H:%M:%SZ", &utc);
+        if (e->expires_s != 0)
+            pl_format_time(e->expires_s, true, until);
         bool over = e->expires_s != 0 && pl_wall_ms() / 1000 > e->expires_s;
         if (o->json)
             say("{\"role\":\"%s\",\"key\":\"%s\",\"name\":\"%s\",\"expires\":%lld,"

@@ -114,14 +114,12 @@ pl_status http_not_listening(const char *listen, const char *what, const char *o
 pl_status http_site_open(const http_listen *at, const char *keys, const char *cors,
                          const server_clients_options *places, http_site *out)
 {
-    *out = (http_site){.local_only = keys && at->loopback, .cors = cors};
-    pl_copy_text(out->host, sizeof out->host, at->host);
-    pl_copy_text(out->name, sizeof out->name, at->name);
+    *out = (http_site){.at = *at, .local_only = keys && at->loopback, .cors = cors};
     if (keys && !at->loopback)
         return pl_fail(PL_ERR_USAGE,
                        "other machines can reach %s; give %s FILE with the names and "
                        "hashes of keys, or listen on 127.0.0.1",
-                       out->host, keys);
+                       at->host, keys);
     return server_clients_open(places, &out->clients);
 }
 
@@ -135,7 +133,7 @@ static bool is_own_host(const http_site *site, const char *host)
 {
     const char *end = host && host[0] == '[' ? strchr(host, ']') : NULL;
     size_t len = end ? (size_t)(end - host) + 1 : host ? strcspn(host, ":") : 0;
-    const char *const own[] = {"localhost", site->host, site->name};
+    const char *const own[] = {"localhost", site->at.host, site->at.name};
     for (size_t i = 0; i < 3 && len > 0; i++)
         if (len == strlen(own[i]) && strncasecmp(host, own[i], len) == 0)
             return true;

@@ -76,8 +76,7 @@ pl_status http_listen_parse(const char *listen, const char *option, http_listen 
  * that a user visits can neither read the server (DNS rebinding) nor make it work
  * (forged requests). With keys none of this is needed, because no page has a key. */
 typedef struct http_site {
-    char host[HTTP_HOST_MAX];  /* the address at which the server listens */
-    char name[PL_ADDRESS_MAX]; /* and as it was given */
+    http_listen at; /* the address at which the server listens */
     bool local_only;
     const char *cors; /* origin whose pages may ask, "*": all; NULL: none */
     /* bounds the connections; closed after the daemon has been stopped */

@@ -285,7 +285,7 @@ pl_status pl_page_front_open(const pl_page_front_options *options, pl_page_front
         PL_TRY(http_not_listening(options->listen, "the page", "--listen", errno));
     const union MHD_DaemonInfo *info =
         mhd.MHD_get_daemon_info(f->daemon, MHD_DAEMON_INFO_BIND_PORT);
-    snprintf(address, 64, "%s:%u", f->site.host, info ? (unsigned)info->port : 0u);
+    snprintf(address, 64, "%s:%u", at.host, info ? (unsigned)info->port : 0u);
     *out = f;
     return PL_OK;
 done:

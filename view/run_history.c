@@ -5,7 +5,6 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
-#include <time.h>
 
 enum { LOG_BYTES = 64 << 20, READ_AT_ONCE = 2000 };
 
@@ -242,13 +241,10 @@ void history_write(const history *h, bool json, pl_buf *out)
             COLUMNS(X)
 #undef X
         };
-        const time_t seconds = (time_t)(r->at_ms / 1000);
-        struct tm utc;
-        char when[32] = "";
+        char when[PL_TIME_TEXT] = "";
         pl_buf arm = {0};
         pl_json *o = json ? pl_json_object() : NULL;
-        if (gmtime_r(&seconds, &utc))
-            strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", &utc);
+        pl_format_time(r->at_ms / 1000, true, when);
         pl_buf_printable(&arm, r->arm, strlen(r->arm), false);
         for (int i = 0; i < N_COLUMNS; i++) {
             const column_kind kind = columns[i].kind;
