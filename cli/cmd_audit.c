@@ -171,7 +171,6 @@ const cli_verb verb_audit = {
     CLI_TABLE(options),
     .notes = "An audit is a task that one of the job's own workers repeats. With "
              "WORKER: lists the versions to which this worker contributed, and the "
-             "commands that undo "
-             "them.",
+             "commands that undo them.",
     .most_words = 1,
     .run = run_audit};

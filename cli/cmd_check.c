@@ -69,10 +69,9 @@ static pl_status run_check_verb(int argc, char **argv)
     PL_CHECK(check_store(&wish, print_result, &q, &n_broken));
     if (n_broken == 0)
         return PL_OK;
-    return pl_fail(PL_ERR_DAMAGED, "%d invariants of %s are broken%s", n_broken, folder,
-                   q.damaged ? "; `pathloom store restore` replaces the store by a "
-                               "backup"
-                             : "");
+    return pl_fail(
+        PL_ERR_DAMAGED, "%d invariants of %s are broken%s", n_broken, folder,
+        q.damaged ? "; `pathloom store restore` replaces the store by a backup" : "");
 }
 
 const cli_verb verb_check = {
@@ -80,13 +79,12 @@ const cli_verb verb_check = {
     .usage = "check --run RUN [--recompute N|all] [--json]",
     .help = "check that a run is intact, from its store alone",
     CLI_TABLE(options),
-    .notes =
-        "One line per invariant: it holds, it is broken (followed by what is damaged), "
-        "or it is unproven because the data that could prove it was not kept "
-        "(store.keep_updates, store.keep_momentum) or was deleted by gc. Not proved: "
-        "that updates come from training (store verify --tasks, audit), and that no "
-        "person wrote rows and log anew (compare the log hash of store fsck with an "
-        "older note of it). Exit status 65 if an invariant is broken, 75 while a job "
-        "writes to the store.",
+    .notes = "One line per invariant: it holds, it is broken (followed by what is "
+             "damaged), or it is unproven because the data that could prove it was not "
+             "kept (store.keep_updates, store.keep_momentum) or was deleted by gc. Not "
+             "proved: that updates come from training (store verify --tasks, audit), "
+             "and that no person wrote rows and log anew (compare the log hash of "
+             "store fsck with an older note of it). Exit status 65 if an invariant is "
+             "broken, 75 while a job writes to the store.",
     .computes = true,
     .run = run_check_verb};

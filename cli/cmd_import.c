@@ -124,11 +124,11 @@ static pl_status run_import(int argc, char **argv)
         PL_TRY(given_add(&q.settings, "train.base_steps", "0"));
     if (!given_sets(&q.settings, "data.tokenizer")) {
         if (!info->tokenizer[0])
-            PL_TRY(pl_fail(
-                PL_ERR_UNSUPPORTED,
-                "there is no tokenizer.model or tokenizer.json beside the model "
-                "in %s; give its tokenizer as --set data.tokenizer=FILE",
-                q.model));
+            PL_TRY(
+                pl_fail(PL_ERR_UNSUPPORTED,
+                        "there is no tokenizer.model or tokenizer.json beside the "
+                        "model in %s; give its tokenizer as --set data.tokenizer=FILE",
+                        q.model));
         PL_TRY(make_path(&q, "data.tokenizer", info->tokenizer));
     }
     /* the keys of the shape come after the user's: the model determines them */
@@ -198,7 +198,6 @@ const cli_verb verb_import = {
     .usage = "import MODEL --out RUN.yaml",
     .help = "write a configuration for a run that begins with a Llama or Qwen3 model",
     CLI_TABLE(options),
-    .notes = "MODEL is a folder with config.json, safetensors and a "
-             "tokenizer.",
+    .notes = "MODEL is a folder with config.json, safetensors and a tokenizer.",
     .most_words = 2,
     .run = run_import};

@@ -20,10 +20,9 @@ static const cli_option options[] = {
         "role of the key: worker, relay, inspector, home, hub or admin (worker)"),
     CLI_NUMBER("uses", CLI_INT64, key_options, uses, "N", 1, 10000,
                "how many keys an invitation may add (1)"),
-    CLI_OPTION(
-        "expires", CLI_TEXT, key_options, span, "SPAN",
-        "time after which the invitation or key expires: 90s, 30m, 24h, 7d; 0: never "
-        "(invite: 24h, allow: 0)"),
+    CLI_OPTION("expires", CLI_TEXT, key_options, span, "SPAN",
+               "time after which the invitation or key expires: 90s, 30m, 24h, 7d; 0: "
+               "never (invite: 24h, allow: 0)"),
     CLI_OPTION("name", CLI_TEXT, key_options, name, "NAME",
                "name of the invitation or key in the list"),
     CLI_JSON(key_options, json),
@@ -354,14 +353,13 @@ const cli_verb verb_key = {
     .usage = "key new|show|list|invite|allow|revoke|api [--run RUN]",
     .help = "show and change who may connect; invite other machines",
     CLI_TABLE(options),
-    .notes =
-        "  new FILE            make a key pair; prints its public half\n  show FILE    "
-        "       print the public half of a pair\n  list                list the keys "
-        "that may connect\n"
-        "  invite              print a command that lets another machine join\n"
-        "  allow KEY           put a key into the list, without an invitation\n  "
-        "revoke NAME|KEY     refuse this key; no invitation can add it again\n  "
-        "api NAME            make a key for a client of `serve --api-keys FILE`; "
-        "prints it, and adds its hash to --keys FILE",
+    .notes = "  new FILE            make a key pair; prints its public half\n  show "
+             "FILE           print the public half of a pair\n  list                "
+             "list the keys that may connect\n"
+             "  invite              print a command that lets another machine join\n"
+             "  allow KEY           put a key into the list, without an invitation\n  "
+             "revoke NAME|KEY     refuse this key; no invitation can add it again\n  "
+             "api NAME            make a key for a client of `serve --api-keys FILE`; "
+             "prints it, and adds its hash to --keys FILE",
     .most_words = 3,
     .run = run_key};

@@ -73,9 +73,8 @@ const cli_verb verb_observe = {
     .usage = "observe --run RUN [--event NAME] [--path pNN] [--worker NAME]",
     .help = "print the events of all processes of a run, ordered by time",
     CLI_TABLE(options),
-    .notes =
-        "Reads RUN/log, with rotated logs (NAME.log.1), while a job runs or "
-        "afterwards. Times are those of the machine that wrote the log; a clock "
-        "that differs from the hub's is reported on standard error. With --hub and "
-        "the key of an inspector it reads the hub's own log from anywhere.",
+    .notes = "Reads RUN/log, with rotated logs (NAME.log.1), while a job runs or "
+             "afterwards. Times are those of the machine that wrote the log; a clock "
+             "that differs from the hub's is reported on standard error. With --hub "
+             "and the key of an inspector it reads the hub's own log from anywhere.",
     .run = run_observe};

@@ -61,8 +61,8 @@ static pl_status run_route(int argc, char **argv)
     if (q.route)
         PL_CHECK(config_check_answer("--route", q.route));
     if ((q.prompt != NULL) == (q.file != NULL))
-        return pl_fail(PL_ERR_USAGE, "route needs either --prompt TEXT or --file FILE, "
-                                     "not both");
+        return pl_fail(PL_ERR_USAGE,
+                       "route needs either --prompt TEXT or --file FILE, not both");
     PL_TRY(mixture_open(q.dir, &q.wish, &call.mix));
     pl_buf_append(&call.tokens, &bos, sizeof bos);
     PL_TRY(q.prompt ? pl_tokenizer_encode(call.mix.tokenizer, q.prompt,
@@ -135,11 +135,10 @@ const cli_verb verb_route = {
     .usage = "route --run RUN --prompt TEXT | --file FILE [--json]",
     .help = "show the scores of all paths for a text: which one answers, and why",
     CLI_TABLE(options),
-    .notes =
-        "nats: -log p of the first tokens (router.prefix) under the path, plus that of "
-        "the later tokens by the router's counts. behind: difference to the best path. "
-        "posterior: the path's share of the likelihoods of all paths. router cost: "
-        "-log p of all tokens by the router's counts. *: the path that generate, serve "
-        "and export --prompt choose.",
+    .notes = "nats: -log p of the first tokens (router.prefix) under the path, plus "
+             "that of the later tokens by the router's counts. behind: difference to "
+             "the best path. posterior: the path's share of the likelihoods of all "
+             "paths. router cost: -log p of all tokens by the router's counts. *: the "
+             "path that generate, serve and export --prompt choose.",
     .computes = true,
     .run = run_route};

@@ -60,9 +60,8 @@ pl_status store_bisect(store_call *call)
     bisect_result result = {.versions.n_items = 0};
     pl_status status = PL_OK;
     if (call->values[STORE_OPT_STORE])
-        return pl_fail(PL_ERR_USAGE,
-                       "store bisect needs --run instead of --store: the run has the "
-                       "held-out text and the tokenizer");
+        return pl_fail(PL_ERR_USAGE, "store bisect needs --run instead of --store: the "
+                                     "run has the held-out text and the tokenizer");
     PL_TRY(run_look(call->values[STORE_OPT_RUN], &r));
     PL_TRY(store_option_int(call, STORE_OPT_FROM, -1, 0, &wish.from));
     PL_TRY(store_option_int(call, STORE_OPT_TO, -1, 0, &wish.to));

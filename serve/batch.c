@@ -226,9 +226,8 @@ static pl_status join_rerouted(pl_batch *b, const pl_batch_request *q, bool *tak
     pl_generate_options scored = *q->options;
     const int n = q->routes->n_paths;
     if (scored.prompt_scores)
-        return pl_fail(PL_ERR_USAGE,
-                       "a request with `route_every` cannot score the tokens of its "
-                       "prompt; leave out `echo`");
+        return pl_fail(PL_ERR_USAGE, "a request with `route_every` cannot score the "
+                                     "tokens of its prompt; leave out `echo`");
     int *slots = pl_alloc((size_t)n * sizeof *slots);
     for (int k = 0; k < n; k++) {
         slots[k] = prefix_cache_lend(b->prefixes, taken);

@@ -353,11 +353,10 @@ pl_status pl_completion_check(pl_completion *c)
     if (!c->prompts)
         return wrong_value("prompt", "given");
     if (c->n_prompts * c->n > PL_CHOICES_MAX)
-        return pl_fail(
-            PL_ERR_USAGE,
-            "%d prompts with `n` = %d are %d answers; one request may ask for at "
-            "most %d",
-            c->n_prompts, c->n, c->n_prompts * c->n, (int)PL_CHOICES_MAX);
+        return pl_fail(PL_ERR_USAGE,
+                       "%d prompts with `n` = %d are %d answers; one request may ask "
+                       "for at most %d",
+                       c->n_prompts, c->n, c->n_prompts * c->n, (int)PL_CHOICES_MAX);
     if (c->best_of > 0 && c->best_of != c->n)
         return pl_fail(
             PL_ERR_USAGE,
@@ -369,15 +368,13 @@ pl_status pl_completion_check(pl_completion *c)
                        "`max_tokens` is 0 and `echo` is not set, so the answer would "
                        "be empty; give 1 or more tokens, or set `echo`");
     if (c->stream_options && !c->stream)
-        return pl_fail(PL_ERR_USAGE,
-                       "`stream_options` needs `stream`; set `stream` to true, or "
-                       "leave `stream_options` out");
+        return pl_fail(PL_ERR_USAGE, "`stream_options` needs `stream`; set `stream` to "
+                                     "true, or leave `stream_options` out");
     if (c->route_every > 0 && strcmp(c->model, "auto") != 0 &&
         strcmp(c->model, "mix") != 0)
-        return pl_fail(
-            PL_ERR_USAGE,
-            "`route_every` lets the server choose the paths, but `model` names one "
-            "path or arm; leave one of them out");
+        return pl_fail(PL_ERR_USAGE,
+                       "`route_every` lets the server choose the paths, but `model` "
+                       "names one path or arm; leave one of them out");
     o->scores = c->logprobs >= 0;
     o->prompt_scores = c->echo && (o->scores || o->max_tokens == 0);
     o->n_top = o->scores ? c->logprobs : 0;

@@ -112,12 +112,12 @@ static pl_status check_tensor(const pl_import *m, const pl_tensor *want)
     safetensors *file = NULL;
     const st_tensor *have = find_model_tensor(m, want->name, &file);
     if (!have && strcmp(want->name, "lm_head.weight") == 0)
-        return pl_fail(PL_ERR_DATA,
-                       "%s has no lm_head.weight, and by its config.json "
-                       "tie_word_embeddings is false: save the model with its head "
-                       "(AutoModelForCausalLM, not AutoModel); if the embedding is its "
-                       "head, set tie_word_embeddings to true",
-                       m->folder);
+        return pl_fail(
+            PL_ERR_DATA,
+            "%s has no lm_head.weight, and by its config.json tie_word_embeddings is "
+            "false: save the model with its head (AutoModelForCausalLM, not "
+            "AutoModel); if the embedding is its head, set tie_word_embeddings to true",
+            m->folder);
     if (!have)
         return pl_fail(PL_ERR_DATA,
                        "%s has no tensor %s, which the model needs by its config.json; "
@@ -227,8 +227,8 @@ pl_status pl_import_open(const char *path, pl_import **out)
                            path, formats[i].name));
     if (!pl_path_exists(pl_join(config, m->folder, "config.json")))
         PL_TRY(pl_fail(PL_ERR_NOT_FOUND,
-                       "there is no config.json in %s; give the folder of a Llama "
-                       "or Qwen3 model in the safetensors format",
+                       "there is no config.json in %s; give the folder of a Llama or "
+                       "Qwen3 model in the safetensors format",
                        m->folder));
     PL_TRY(pl_read_file(config, &text));
     PL_TRY(llama_config_read(config, pl_buf_text(&text), text.len, &m->info.shape));
@@ -319,11 +319,10 @@ pl_status pl_import_load(const pl_import *import, const pl_topology *topology,
         safetensors *file = NULL;
         const st_tensor *from = find_model_tensor(import, t->name, &file);
         if (!from || !has_shape(from, t))
-            return pl_fail(
-                PL_ERR_INTERNAL,
-                "tensor %s is missing, but was there when its file was opened; "
-                "do not change the files during the import",
-                t->name);
+            return pl_fail(PL_ERR_INTERNAL,
+                           "tensor %s is missing, but was there when its file was "
+                           "opened; do not change the files during the import",
+                           t->name);
         PL_CHECK(safetensors_floats(file, from, values));
         for (uint64_t v = 0; v < from->n_values; v++)
             if (!isfinite(values[v]))

@@ -200,9 +200,8 @@ pl_status llama_config_read(const char *what, const char *text, size_t len,
         PL_TRY(unsupported(&c, "architectures", names, kinds));
     PL_TRY(expect_text(&c, "model_type", architectures[out->qk_norm].type, kinds));
     /* Qwen3 models may limit attention to a sliding window; our attention has none. */
-    static const char no_window[] =
-        "pathloom's attention always sees the whole context; use a model without "
-        "sliding windows";
+    static const char no_window[] = "pathloom's attention always sees the whole "
+                                    "context; use a model without sliding windows";
     PL_TRY(expect_false(&c, "use_sliding_window", no_window));
     const pl_json *layers = field(&c, "layer_types");
     for (size_t i = 0; i < pl_json_count(layers); i++) {

@@ -97,12 +97,11 @@ pl_status pl_name_path_modules(pl_store *store, const pl_arm *arm, const pl_topo
         pl_best_tag(arm, t, path, name);
         pl_status status = pl_store_get_tag(store, name, &tag);
         if (status == PL_ERR_NOT_FOUND)
-            return pl_fail(
-                status,
-                "%s has no best versions: there is no tag %s. (`pathloom train` "
-                "makes this tag when the arm has ended, if train.holdout is "
-                "above 0.) Leave out --select best",
-                arm->name, name);
+            return pl_fail(status,
+                           "%s has no best versions: there is no tag %s. (`pathloom "
+                           "train` makes this tag when the arm has ended, if "
+                           "train.holdout is above 0.) Leave out --select best",
+                           arm->name, name);
         PL_CHECK(status);
         for (int slot = 0; status == PL_OK && slot < pl_topology_n_slots(t); slot++)
             status = place_in_tag(&tag, &modules[slot]);
@@ -137,10 +136,10 @@ pl_status pl_close_paths(const pl_topology *t, const char *modules, bool **close
         snprintf(name, sizeof name, "%.*s", (int)strcspn(at, ","), at);
         const int module = pl_topology_find_module(t, name);
         if (module < 0)
-            return pl_fail(PL_ERR_NOT_FOUND,
-                           "the mixture has no module `%s`; `pathloom store ls` lists "
-                           "all modules",
-                           name);
+            return pl_fail(
+                PL_ERR_NOT_FOUND,
+                "the mixture has no module `%s`; `pathloom store ls` lists all modules",
+                name);
         for (int i = 0; i < pl_topology_module_n_paths(t, module); i++)
             (*closed)[pl_topology_module_path(t, module, i)] = true;
     }

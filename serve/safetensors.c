@@ -61,9 +61,8 @@ static pl_status read_tensor(const safetensors *f, const char *name, st_tensor *
     for (size_t i = 0; i < n; i++) {
         int64_t extent = 0;
         if (!pl_json_int(pl_json_at(shape, i), &extent) || extent < 0)
-            return wrong_tensor(f, t->name,
-                                "has an extent that is not a whole number of 0 or "
-                                "more");
+            return wrong_tensor(
+                f, t->name, "has an extent that is not a whole number of 0 or more");
         if (extent > 0 && t->n_values > (uint64_t)(INT64_MAX / 64) / (uint64_t)extent)
             return wrong_tensor(f, t->name, "is larger than any file");
         t->dims[i] = extent;
@@ -123,12 +122,11 @@ pl_status safetensors_parse(const char *what, const uint8_t *bytes, size_t len,
                        f->name, len));
     const uint64_t header = pl_le_get(bytes, LENGTH_BYTES);
     if (header > len - LENGTH_BYTES || header > SAFETENSORS_HEADER_MAX)
-        PL_TRY(pl_fail(
-            PL_ERR_DATA,
-            "%s: its first 8 bytes say that its header has %llu bytes, which does "
-            "not fit a file of %zu bytes or is above 100 MB; the file is incomplete, "
-            "or not in the safetensors format",
-            f->name, (unsigned long long)header, len));
+        PL_TRY(pl_fail(PL_ERR_DATA,
+                       "%s: its first 8 bytes say that its header has %llu bytes, "
+                       "which does not fit a file of %zu bytes or is above 100 MB; the "
+                       "file is incomplete, or not in the safetensors format",
+                       f->name, (unsigned long long)header, len));
     f->data = bytes + LENGTH_BYTES + header;
     f->data_bytes = len - LENGTH_BYTES - header;
     status =

@@ -329,8 +329,7 @@ static pl_status prepare_prompt(const pl_server *s, const pl_completion_prompt *
     *code = "exceed_context_size_error";
     return pl_fail(
         PL_ERR_USAGE,
-        "the prompt has %d tokens and the model's context is %d; shorten the "
-        "prompt",
+        "the prompt has %d tokens and the model's context is %d; shorten the prompt",
         pl_prompt_count(&to->tokens), context);
 }
 
@@ -387,11 +386,10 @@ static void arrive(pl_server *s, server_job *job)
     }
     job->answer_bytes_max = bytes;
     if (bytes > answers_max(s))
-        status =
-            pl_fail(PL_ERR_USAGE,
-                    "the answers to this request could take %lld MiB, and %lld MiB "
-                    "are allowed; ask for fewer tokens, answers or logprobs",
-                    (long long)(bytes >> 20), (long long)(answers_max(s) >> 20));
+        status = pl_fail(PL_ERR_USAGE,
+                         "the answers to this request could take %lld MiB, and %lld "
+                         "MiB are allowed; ask for fewer tokens, answers or logprobs",
+                         (long long)(bytes >> 20), (long long)(answers_max(s) >> 20));
     if (status != PL_OK) {
         server_event *e =
             make_end(&job->parts[0], status, code ? code : code_of(status), &none);

@@ -69,13 +69,12 @@ static enum MHD_Result answer_completion(exchange *x)
         return exchange_fail(
             x, MHD_HTTP_NOT_FOUND,
             strcmp(mix->settings.chat, "unknown") == 0
-                ? "this server does not know the chat template of the imported "
-                  "model; send a `prompt` to POST /v1/completions, or start the "
-                  "server with --chat chatml, --chat llama2 or --chat plain"
+                ? "this server does not know the chat template of the imported model; "
+                  "send a `prompt` to POST /v1/completions, or start the server with "
+                  "--chat chatml, --chat llama2 or --chat plain"
                 : "this run has no chat template, so it offers no chat; send a "
-                  "`prompt` to POST /v1/completions, or start the server with "
-                  "--chat chatml, --chat llama2 or --chat plain (or set "
-                  "model.chat)",
+                  "`prompt` to POST /v1/completions, or start the server with --chat "
+                  "chatml, --chat llama2 or --chat plain (or set model.chat)",
             "not_found");
     exchange_look(x, 0);
     if (x->gone)
@@ -273,10 +272,10 @@ static enum MHD_Result look_at_request(exchange *x, const char *url, const char 
     const char *coding =
         http_request_header(x->connection, MHD_HTTP_HEADER_CONTENT_ENCODING);
     if (coding && strcasecmp(coding, "identity") != 0)
-        return exchange_fail(x, MHD_HTTP_UNSUPPORTED_MEDIA_TYPE,
-                             "the body is compressed (Content-Encoding); send it "
-                             "uncompressed",
-                             "unsupported_encoding");
+        return exchange_fail(
+            x, MHD_HTTP_UNSUPPORTED_MEDIA_TYPE,
+            "the body is compressed (Content-Encoding); send it uncompressed",
+            "unsupported_encoding");
     if (!x->route) {
         pl_buf known = {0};
         pl_buf_printf(&known, "there is no such endpoint; the endpoints are");
@@ -445,11 +444,10 @@ pl_status pl_server_front_open(pl_server *s, const pl_front_options *options,
     const int cause = errno;
     if (!f->daemon) {
         if (cause == EADDRINUSE)
-            PL_TRY(
-                pl_fail(PL_ERR_BUSY,
-                        "%s is in use by another process; stop that process, or choose "
-                        "another port by --listen",
-                        options->listen));
+            PL_TRY(pl_fail(PL_ERR_BUSY,
+                           "%s is in use by another process; stop that process, or "
+                           "choose another port by --listen",
+                           options->listen));
         if (options->tls_cert && cause == 0)
             PL_TRY(pl_fail(PL_ERR_CONFIG,
                            "%s and %s are not a certificate and its private key in PEM",

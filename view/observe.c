@@ -218,11 +218,10 @@ static void end_stream(stream *s, const observe_out *out)
 {
     char sentence[512], span[16];
     if (s->back_ms > 0) {
-        snprintf(
-            sentence, sizeof sentence,
-            "the times in %s go back by up to %s; the lines of this file are shown "
-            "in the order of the file",
-            s->name, pl_human_seconds((double)s->back_ms / 1000, span));
+        snprintf(sentence, sizeof sentence,
+                 "the times in %s go back by up to %s; the lines of this file are "
+                 "shown in the order of the file",
+                 s->name, pl_human_seconds((double)s->back_ms / 1000, span));
         out->remark(out->context, sentence);
     }
     if (s->n_other > 0) {

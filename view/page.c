@@ -258,10 +258,9 @@ pl_status page_answer(page *p, const pl_page_question *q, pl_buf *out)
     else if (strcmp(q->url, "/history") == 0)
         answer_history(p, q, out);
     else if (p->hub_at)
-        return pl_fail(
-            PL_ERR_NOT_FOUND,
-            "modules, documents and the history of versions are in the run's "
-            "folder; open its page on the machine of the job");
+        return pl_fail(PL_ERR_NOT_FOUND,
+                       "modules, documents and the history of versions are in the "
+                       "run's folder; open its page on the machine of the job");
     else if (strcmp(q->url, "/modules.json") == 0)
         return page_modules_json(p, q, out);
     else if (strcmp(q->url, "/router.json") == 0 || strcmp(q->url, "/route.json") == 0)
