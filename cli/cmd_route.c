@@ -23,7 +23,6 @@ static const cli_option options[] = {
 };
 
 typedef struct routing_call {
-    const request *q;
     pl_mixture mix;
     text_router *router;
     text_route route;
@@ -56,7 +55,6 @@ static pl_status run_route(int argc, char **argv)
     routing_call call = {0};
     pl_read_stats stats;
     pl_status status = PL_OK;
-    call.q = &q;
     PL_CHECK(cli_read(&verb_route, argc, argv, &q, NULL));
     if (q.route)
         PL_CHECK(config_check_answer("--route", q.route));

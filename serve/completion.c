@@ -160,9 +160,7 @@ static pl_status read_stream_options(const pl_json *value, pl_completion *c)
                                                              : NULL;
         if (!to)
             PL_CHECK(pl_completion_foreign_key(key, pl_json_get(value, key)));
-        if (!to)
-            continue;
-        if (!pl_json_bool(pl_json_get(value, key), to))
+        else if (!pl_json_bool(pl_json_get(value, key), to))
             return wrong_value(key, "true or false");
     }
     return PL_OK;

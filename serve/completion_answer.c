@@ -55,18 +55,17 @@ static pl_status set_token(const pl_tokenizer *tokenizer, int32_t token, pl_json
  * each part. */
 static void set_paths(const pl_completion_choice *c, pl_json *choice)
 {
-    pl_json *list = pl_json_array();
     pl_json_set_text(choice, "path", c->path);
+    if (c->n_spans == 0)
+        return;
+    pl_json *list = pl_json_array();
     for (int i = 0; i < c->n_spans; i++) {
         pl_json *span = pl_json_object();
         pl_json_set_int(span, "from", c->spans[i].from);
         pl_json_set_text(span, "path", c->spans[i].path);
         pl_json_push(list, span);
     }
-    if (c->n_spans > 0)
-        pl_json_set(choice, "paths", list);
-    else
-        pl_json_destroy(&list);
+    pl_json_set(choice, "paths", list);
 }
 
 /* Writes the scores in four lists, as /v1/completions does. */
@@ -204,7 +203,7 @@ pl_status pl_completion_write(const pl_completion_answer *a, pl_buf *out)
             pl_json_set_real(routing, "routing_seconds", a->routing_seconds);
             pl_json_set(usage, "completion_tokens_details", routing);
         }
-        pl_json *routes = pl_json_array();
+        pl_json *routes = a->n_routes > 0 ? pl_json_array() : NULL;
         for (int i = 0; i < a->n_routes; i++) {
             pl_json *route = pl_json_object();
             pl_json_set_text(route, "path", a->routes[i].path);
@@ -212,10 +211,8 @@ pl_status pl_completion_write(const pl_completion_answer *a, pl_buf *out)
             pl_json_set_real(route, "margin_nats", a->routes[i].margin_nats);
             pl_json_push(routes, route);
         }
-        if (a->n_routes > 0)
+        if (routes)
             pl_json_set(usage, "routes", routes);
-        else
-            pl_json_destroy(&routes);
         pl_json_set(o, "usage", usage);
     }
     if (status == PL_OK)

@@ -33,7 +33,7 @@ static pl_status open_file(pl_import *m, const char *path)
 static safetensors *file_called(const pl_import *m, const char *path)
 {
     for (int i = 0; i < m->info.n_files; i++)
-        if (strcmp(safetensors_name(m->files[i]), path) == 0)
+        if (strcmp(m->files[i]->name, path) == 0)
             return m->files[i];
     return NULL;
 }
@@ -130,11 +130,11 @@ static pl_status check_tensor(const pl_import *m, const pl_tensor *want)
     for (int i = 0; i < have->n_dims; i++)
         pl_buf_printf(&text, "%s%lld", i ? ", " : "", (long long)have->dims[i]);
     pl_buf_printf(&text, "]");
-    pl_status status = pl_fail(PL_ERR_DATA,
-                               "%s: tensor %s has the shape %s but config.json makes "
-                               "it [%d, %d]; use the files of one model",
-                               safetensors_name(file), want->name, pl_buf_text(&text),
-                               want->rows, want->cols);
+    pl_status status =
+        pl_fail(PL_ERR_DATA,
+                "%s: tensor %s has the shape %s but config.json makes "
+                "it [%d, %d]; use the files of one model",
+                file->name, want->name, pl_buf_text(&text), want->rows, want->cols);
     pl_buf_destroy(&text);
     return status;
 }
@@ -156,7 +156,7 @@ static pl_status check_known(pl_import *m, const pl_topology *t, safetensors *fi
     find_stored_tensor(m, tensor->name, &first);
     if (first != file)
         return pl_fail(PL_ERR_DATA, "tensor %.128s is in both %s and %s; remove one",
-                       tensor->name, safetensors_name(first), safetensors_name(file));
+                       tensor->name, first->name, file->name);
     bool is_derived = false, is_ours = false;
     for (size_t i = 0; i < sizeof derived / sizeof *derived; i++)
         is_derived = is_derived || pl_ends_with(tensor->name, derived[i]);
@@ -169,7 +169,7 @@ static pl_status check_known(pl_import *m, const pl_topology *t, safetensors *fi
     safetensors *other = NULL;
     if (strcmp(name, tensor->name) != 0 && find_stored_tensor(m, name, &other))
         return pl_fail(PL_ERR_DATA, "%s has both %.128s and %.128s; remove one",
-                       safetensors_name(other), name, tensor->name);
+                       other->name, name, tensor->name);
     m->info.n_derived += is_derived;
     if (is_derived || is_ours)
         return PL_OK;
@@ -188,7 +188,7 @@ static pl_status check_known(pl_import *m, const pl_topology *t, safetensors *fi
     return pl_fail(
         PL_ERR_UNSUPPORTED,
         "%s: pathloom's models have no tensor %.128s; use a model without it",
-        safetensors_name(file), tensor->name);
+        file->name, tensor->name);
 }
 
 /* ---- opening ---- */
@@ -254,8 +254,8 @@ pl_status pl_import_open(const char *path, pl_import **out)
     for (int i = 0; i < pl_topology_n_tensors(t); i++)
         PL_TRY(check_tensor(m, pl_topology_tensor(t, i)));
     for (int f = 0; f < m->info.n_files; f++)
-        for (size_t i = 0; i < safetensors_count(m->files[f]); i++)
-            PL_TRY(check_known(m, t, m->files[f], safetensors_at(m->files[f], i)));
+        for (size_t i = 0; i < m->files[f]->n_tensors; i++)
+            PL_TRY(check_known(m, t, m->files[f], &m->files[f]->tensors[i]));
 done:
     pl_topology_destroy(&t);
     pl_buf_destroy(&text);
@@ -329,8 +329,7 @@ pl_status pl_import_load(const pl_import *import, const pl_topology *topology,
                 return pl_fail(
                     PL_ERR_DATA,
                     "%s: value %llu of tensor %s is %g, so the model cannot be used",
-                    safetensors_name(file), (unsigned long long)v, t->name,
-                    (double)values[v]);
+                    file->name, (unsigned long long)v, t->name, (double)values[v]);
     }
     return PL_OK;
 }

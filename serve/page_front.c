@@ -69,9 +69,7 @@ static enum MHD_Result note_argument(void *context, enum MHD_ValueKind kind,
     if (!pl_copy_text(a->name, sizeof a->name, name))
         return MHD_NO;
     q->refused = false;
-    size_t bytes = strlen(value) + 1;
-    a->value = pl_alloc(bytes);
-    memcpy(a->value, value, bytes);
+    a->value = pl_strdup(value);
     q->n_arguments++;
     return MHD_YES;
 }

@@ -7,16 +7,6 @@
 
 enum { LENGTH_BYTES = 8 };
 
-struct safetensors {
-    char name[PL_PATH_MAX];
-    pl_mapping mapping; /* empty if the bytes are borrowed */
-    pl_json *header;
-    st_tensor *tensors; /* sorted by name */
-    size_t n_tensors;
-    const uint8_t *data;
-    uint64_t data_bytes;
-};
-
 /* All types of the format, with their sizes. Types that we do not use are listed too:
  * a file may contain them, and the sizes of their tensors are checked. */
 static const struct {
@@ -199,22 +189,6 @@ void safetensors_close(safetensors **file)
     *file = NULL;
 }
 
-/* ---- getters ---- */
-const char *safetensors_name(const safetensors *file)
-{
-    return file->name;
-}
-
-size_t safetensors_count(const safetensors *file)
-{
-    return file->n_tensors;
-}
-
-const st_tensor *safetensors_at(const safetensors *file, size_t i)
-{
-    return &file->tensors[i];
-}
-
 const st_tensor *safetensors_find(const safetensors *file, const char *name)
 {
     st_tensor key = {.name = name};
@@ -222,30 +196,19 @@ const st_tensor *safetensors_find(const safetensors *file, const char *name)
 }
 
 /* ---- values ---- */
-static uint16_t load_u16(const uint8_t *bytes)
-{
-    return (uint16_t)(bytes[0] | bytes[1] << 8);
-}
-
 pl_status safetensors_floats(const safetensors *file, const st_tensor *tensor,
                              float *out)
 {
     const uint8_t *in = tensor->data;
     if (strcmp(tensor->dtype, "F32") == 0)
-        for (uint64_t i = 0; i < tensor->n_values; i++) {
-            const uint8_t *bytes = in + 4 * i;
-            uint32_t bits = (uint32_t)load_u16(bytes) | (uint32_t)load_u16(bytes + 2)
-                                                            << 16;
-            float value;
-            memcpy(&value, &bits, sizeof value);
-            out[i] = value;
-        }
+        /* the format is little-endian, like all supported machines */
+        memcpy(out, in, tensor->n_values * sizeof *out);
     else if (strcmp(tensor->dtype, "BF16") == 0)
         for (uint64_t i = 0; i < tensor->n_values; i++)
-            out[i] = pl_bf16_to_float(load_u16(in + 2 * i));
+            out[i] = pl_bf16_to_float((uint16_t)pl_le_get(in + 2 * i, 2));
     else if (strcmp(tensor->dtype, "F16") == 0)
         for (uint64_t i = 0; i < tensor->n_values; i++)
-            out[i] = half_to_float(load_u16(in + 2 * i));
+            out[i] = half_to_float((uint16_t)pl_le_get(in + 2 * i, 2));
     else
         return pl_fail(PL_ERR_UNSUPPORTED,
                        "%s: tensor %.128s is %s; only F32, F16 and BF16 can be "

@@ -258,7 +258,7 @@ static ssize_t on_read(void *context, uint64_t at, char *to, size_t most)
         pl_buf_clear(&x->out);
         x->written = 0;
         while (x->out.len == 0) {
-            server_event *e = exchange_next(x, SERVER_LOOK_MS);
+            server_event *e = exchange_next(x);
             x->quiet_ms = e ? 0 : x->quiet_ms + SERVER_LOOK_MS;
             if (e)
                 write_event(x, e);

@@ -122,13 +122,13 @@ void exchange_look(exchange *x, int timeout_ms)
     x->gone = x->gone || (only_half ? has_closed_both(x, &look[1]) : look[1].revents);
 }
 
-server_event *exchange_next(exchange *x, int timeout_ms)
+server_event *exchange_next(exchange *x)
 {
     server_event *e = x->held;
     x->held = NULL;
     if (e)
         return e;
-    exchange_look(x, timeout_ms);
+    exchange_look(x, SERVER_LOOK_MS);
     if (x->gone)
         server_job_leave(x->job);
     return pl_queue_pop(x->job->events, 0);
@@ -138,7 +138,7 @@ server_event *exchange_wait(exchange *x)
 {
     server_event *e = NULL;
     while (!e)
-        e = exchange_next(x, SERVER_LOOK_MS);
+        e = exchange_next(x);
     return e;
 }
 

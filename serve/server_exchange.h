@@ -94,9 +94,9 @@ unsigned exchange_status(pl_status status);
 void exchange_rest(exchange *x, unsigned seconds);
 /* Waits until the job has an event, the client has gone, or the timeout is over. */
 void exchange_look(exchange *x, int timeout_ms);
-/* Returns the next event; NULL if no event has come before the timeout. If the client
- * has gone, tells the engine to end the job. */
-server_event *exchange_next(exchange *x, int timeout_ms);
+/* Returns the next event; NULL if no event has come within SERVER_LOOK_MS. If the
+ * client has gone, tells the engine to end the job. */
+server_event *exchange_next(exchange *x);
 /* Waits for the next event without a timeout. If the client leaves, the engine ends the
  * job with an event, which this function returns. */
 server_event *exchange_wait(exchange *x);

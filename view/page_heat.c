@@ -8,8 +8,7 @@
 enum {
     COLUMNS_MAX = 48,
     TENSORS_MAX = 512,
-    HEAT_VALUES_MAX =
-        1 << 26 /* limit for the values of all compared versions together */
+    HEAT_VALUES_MAX = 1 << 26 /* limit for the values of all compared versions */
 };
 
 pl_json *page_figures(double value, int n)
@@ -23,7 +22,6 @@ typedef struct heat {
     pl_comparison compare;
     /* names of the tensors; each one's change between the compared versions */
     pl_json *tensors, *cells;
-    int n_tensors;
 } heat;
 
 static void note_tensor_change(void *context, const char *tensor, const char *shape,

@@ -73,6 +73,7 @@ static pl_status count_audit(void *context, const char *name, const char *target
     return PL_OK;
 }
 
+/* ---- logs ---- */
 typedef struct log_count {
     history *out;
     phase_history names;             /* only its list of workers is used */
@@ -87,7 +88,6 @@ static void count_event(void *context, const page_event *e)
     log_count *c = context;
     char value[PL_TEXT_MAX];
     int64_t n = 0;
-    /* ---- logs ---- */
     /* Returns the row to which an event at this time belongs: the first row that ended
      * at this time or later. Returns NULL if there is no such row; then the phase of
      * the event is not finished. */

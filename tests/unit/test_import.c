@@ -110,8 +110,8 @@ static void copy_tensors(const char *from, const char *to, keep_fn keep,
     OWNED(safetensors_close) safetensors *file = NULL;
     OWNED(pl_buf_destroy) pl_buf header = {0}, data = {0}, out = {0};
     assert_ok(safetensors_open(in_scratch(from), &file));
-    for (size_t i = 0; i < safetensors_count(file); i++) {
-        const st_tensor *t = safetensors_at(file, i);
+    for (size_t i = 0; i < file->n_tensors; i++) {
+        const st_tensor *t = &file->tensors[i];
         if (!keep(t->name))
             continue;
         pl_buf_printf(&header, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[",
