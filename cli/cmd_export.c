@@ -1,5 +1,6 @@
 /* pathloom export: writes one path as a Hugging Face folder or as a GGUF file. */
 #include "cli/cli.h"
+#include "cli/row.h"
 
 typedef struct request {
     const char *dir, *arm, *path, *text, *out, *format, *type_name;
@@ -133,23 +134,22 @@ static pl_status export_path(job *j, int path)
     PL_CHECK(q->gguf ? pl_export_gguf(&e, target) : pl_export_folder(&e, target));
     if (!q->gguf)
         PL_CHECK(card_write(&about, target));
+    row line = row_begin(q->json);
+    row_text(&line, "arm", j->arm.name, "export   %s");
+    row_text(&line, "path", name, " %s");
+    row_tokens(&line, NULL, pl_topology_path_params(j->topology), ", %s parameters");
+    row_text(&line, "type", pl_weight_type_name(q->type), ", %s");
+    row_text(&line, "out", target, " -> %s");
     if (q->json) {
-        pl_json *o = pl_json_object(), *notes = pl_json_object();
-        pl_json_set_text(o, "arm", j->arm.name);
-        pl_json_set_text(o, "path", name);
-        pl_json_set_text(o, "type", pl_weight_type_name(q->type));
-        pl_json_set_text(o, "out", target);
+        pl_json *notes = pl_json_object();
         for (int i = 0; i < j->n_notes; i++)
             pl_json_set_text(notes, j->notes[i].key, j->notes[i].value);
-        pl_json_set(o, "metadata", notes);
-        say_json(o);
-        return PL_OK;
+        pl_json_set(line.json, "metadata", notes);
     }
-    char count[16], kept[PL_PATH_MAX];
-    say("export   %s %s, %s parameters, %s -> %s", j->arm.name, name,
-        pl_human_count((double)pl_topology_path_params(j->topology), count),
-        pl_weight_type_name(q->type), target);
-    if (!q->gguf && pl_path_exists(pl_join(kept, target, "sentencepiece.model")))
+    row_finish(&line);
+    char kept[PL_PATH_MAX];
+    if (!q->json && !q->gguf &&
+        pl_path_exists(pl_join(kept, target, "sentencepiece.model")))
         say("         without files for transformers' tokenizer, because transformers "
             "would\n"
             "         misread this tokenizer; the folder has sentencepiece.model");

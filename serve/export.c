@@ -84,7 +84,7 @@ pl_status pl_export_folder(const pl_export *e, const char *folder)
      * sentencepiece.model: transformers then reports a missing tokenizer, instead of
      * misreading this one. */
     PL_TRY(piece_list_read(e->tokenizer_model, e->tokenizer_bytes, &list));
-    const bool plain = tokenizer_has_json(&list);
+    const bool plain = list.bpe && list.exact && list.byte_fallback;
     pl_buf_append(&text, e->tokenizer_model, e->tokenizer_bytes);
     PL_TRY(put_text(folder, plain ? "tokenizer.model" : "sentencepiece.model", &text));
     if (plain) {

@@ -11,11 +11,6 @@
 
 #define BLANK "\xe2\x96\x81" /* U+2581 */
 
-bool tokenizer_has_json(const piece_list *list)
-{
-    return list->bpe && list->exact && list->byte_fallback;
-}
-
 static pl_json *piece_text_json(const token_piece *p)
 {
     char *text = pl_alloc(p->len + 1);
