@@ -124,7 +124,7 @@ static pl_status on_arm(void *context, const pl_object *object)
 }
 
 /* What --of means: a domain of the run's documents, else a file or folder. */
-static pl_status read_subject(coverage_call *call, const char *dir)
+static pl_status read_subject(coverage_call *call)
 {
     pl_run r;
     call->subject.domain = call->of;
@@ -138,7 +138,7 @@ static pl_status read_subject(coverage_call *call, const char *dir)
     call->n_meant = 0;
     if (n_of_domain > 0)
         return PL_OK;
-    PL_CHECK(run_look(dir, &r));
+    PL_CHECK(run_look(call->run, &r));
     pl_status status = run_document_hashes(&r, call->of, &call->hashes);
     run_close(&r);
     PL_CHECK(status);
@@ -169,7 +169,7 @@ static pl_status run_data(int argc, char **argv)
     pl_json *o = pl_json_object();
     pl_json_set(o, "arms", call.arms);
     PL_TRY(store_open_run(call.run, &call.store));
-    PL_TRY(read_subject(&call, call.run));
+    PL_TRY(read_subject(&call));
     if (call.of && !call.json)
         say("%-18s %9s %9s %9s", "path or module", "documents", "of WHAT", "tokens");
     PL_TRY(pl_store_each_object(call.store, "arm/", on_arm, &call));

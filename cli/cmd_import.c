@@ -30,11 +30,6 @@ static const char *const shape_keys[] = {
     "model.head_size", "model.ffn",   "model.blocks",  "model.rope_theta",
     "model.norm_eps",  "model.tied",  "model.qk_norm", "model.import"};
 
-static bool goes_to_stdout(const request *q)
-{
-    return strcmp(q->out, "-") == 0;
-}
-
 static pl_status parse_import_args(int argc, char **argv, request *q)
 {
     cli_words words;
@@ -57,7 +52,7 @@ static pl_status parse_import_args(int argc, char **argv, request *q)
     if (!q->out || !q->out[0])
         return pl_fail(PL_ERR_USAGE,
                        "import needs --out FILE.yaml, the file for the configuration");
-    if (goes_to_stdout(q))
+    if (strcmp(q->out, "-") == 0)
         return q->json ? pl_fail(PL_ERR_USAGE, "--out - and --json would both write to "
                                                "standard output; give --out FILE.yaml")
                        : PL_OK;
@@ -163,7 +158,7 @@ static pl_status run_import(int argc, char **argv)
     PL_TRY(check_values(m, &n_params));
     config_leave_derived(&c);
     pl_conf_write_yaml(&config_table, &c, &text);
-    if (goes_to_stdout(&q)) { /* main checks whether everything was written */
+    if (strcmp(q.out, "-") == 0) { /* main checks whether everything was written */
         fwrite(pl_buf_text(&text), 1, text.len, stdout);
         goto done;
     }

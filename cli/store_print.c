@@ -109,16 +109,41 @@ static void print_contributions(row *r, const pl_version *v, store_call *call)
     }
 }
 
-/* Prints one version as text, for `show` if `full` is true, otherwise for `log`. */
-static void print_version_text(store_call *call, const pl_version *v, uint64_t bytes,
-                               uint64_t momentum_bytes, bool full, version_notes notes)
+/* The text is for `show` if `full` is true, otherwise for `log`. */
+void print_version(store_call *call, const pl_version *v, uint64_t bytes,
+                   uint64_t momentum_bytes, bool full, version_notes notes)
 {
-    row r = row_begin(false);
+    row r = row_begin(call->json);
     uint64_t source;
     /* `stepped`: an outer step made this version, not a rollback or a merge. Version 0
      * may have no norm. */
     bool stepped =
         v->number > 0 && !pl_version_source(v, &source) && !pl_version_is_merged(v);
+    if (call->json) {
+        row_text(&r, "module", v->module, NULL);
+        row_count(&r, "version", v->number, NULL);
+        row_hash(&r, "hash", &v->params, NULL);
+        row_hash(&r, "parent", &v->parent, NULL);
+        print_contributions(&r, v, call);
+        row_text(&r, "method", v->method, NULL);
+        row_real(&r, "lr", v->lr, NULL);
+        row_real(&r, "momentum", v->outer_momentum, NULL);
+        row_hash(&r, "config", &v->config, NULL);
+        row_count(&r, "n_params", v->n_params, NULL);
+        row_real(&r, "params_norm", v->params_norm > 0 ? v->params_norm : NAN, NULL);
+        row_real(&r, "update_norm", stepped ? v->update_norm : NAN, NULL);
+        row_bytes(&r, "bytes", bytes, NULL);
+        row_hash(&r, "momentum_hash", &v->momentum, NULL);
+        row_bytes(&r, "momentum_bytes", momentum_bytes, NULL);
+        row_flag(&r, "collected", v->params_gone, NULL);
+        row_text(&r, "best_of", notes.best, NULL);
+        row_text(&r, "ended", notes.end, NULL);
+        row_text(&r, "tags", notes.tags, NULL);
+        row_count(&r, "sequence", v->sequence, NULL);
+        row_age(&r, "wall_ms", v->wall_ms, NULL);
+        row_finish(&r);
+        return;
+    }
     const pl_blend_method blend = pl_version_blend(v);
     bool has_norm = v->params_norm > 0;
     row_text(&r, NULL, v->module, full ? "module      %s\n" : "%s");
@@ -169,40 +194,5 @@ static void print_version_text(store_call *call, const pl_version *v, uint64_t b
              *notes.end ? "  ended; %s continues without it" : NULL);
     row_break(&r);
     print_contributions(&r, v, call);
-    row_finish(&r);
-}
-
-void print_version(store_call *call, const pl_version *v, uint64_t bytes,
-                   uint64_t momentum_bytes, bool full, version_notes notes)
-{
-    uint64_t source;
-    bool stepped =
-        v->number > 0 && !pl_version_source(v, &source) && !pl_version_is_merged(v);
-    if (!call->json) {
-        print_version_text(call, v, bytes, momentum_bytes, full, notes);
-        return;
-    }
-    row r = row_begin(true);
-    row_text(&r, "module", v->module, NULL);
-    row_count(&r, "version", v->number, NULL);
-    row_hash(&r, "hash", &v->params, NULL);
-    row_hash(&r, "parent", &v->parent, NULL);
-    print_contributions(&r, v, call);
-    row_text(&r, "method", v->method, NULL);
-    row_real(&r, "lr", v->lr, NULL);
-    row_real(&r, "momentum", v->outer_momentum, NULL);
-    row_hash(&r, "config", &v->config, NULL);
-    row_count(&r, "n_params", v->n_params, NULL);
-    row_real(&r, "params_norm", v->params_norm > 0 ? v->params_norm : NAN, NULL);
-    row_real(&r, "update_norm", stepped ? v->update_norm : NAN, NULL);
-    row_bytes(&r, "bytes", bytes, NULL);
-    row_hash(&r, "momentum_hash", &v->momentum, NULL);
-    row_bytes(&r, "momentum_bytes", momentum_bytes, NULL);
-    row_flag(&r, "collected", v->params_gone, NULL);
-    row_text(&r, "best_of", notes.best, NULL);
-    row_text(&r, "ended", notes.end, NULL);
-    row_text(&r, "tags", notes.tags, NULL);
-    row_count(&r, "sequence", v->sequence, NULL);
-    row_age(&r, "wall_ms", v->wall_ms, NULL);
     row_finish(&r);
 }

@@ -102,16 +102,6 @@ bool pl_page_front_is_watched(const pl_page_front *front)
     return pl_now_ms() - pl_atomic_get(&front->asked_ms) < WATCHED_MS;
 }
 
-static void note_watcher(pl_page_front *f)
-{
-    pl_atomic_set(&f->asked_ms, pl_now_ms());
-}
-
-static bool is_closing(const pl_page_front *f)
-{
-    return pl_atomic_get(&f->closing);
-}
-
 /* Gives the question to the owner of the front and waits for the answer. Returns false
  * if the front closes before the answer comes. */
 static bool ask_owner(pl_page_front *f, pl_page_question *q)
@@ -120,7 +110,7 @@ static bool ask_owner(pl_page_front *f, pl_page_question *q)
     pl_atomic_add(&q->owners, 1);
     pl_queue_push(f->questions, q);
     while (!pl_queue_pop(q->answers, LOOK_MS))
-        if (is_closing(f))
+        if (pl_atomic_get(&f->closing))
             return false;
     return true;
 }
@@ -144,7 +134,7 @@ static enum MHD_Result reply_to_question(pl_page_front *f, struct MHD_Connection
                                "the URL has too many arguments, or a part of the URL "
                                "is too long\n");
     }
-    note_watcher(f);
+    pl_atomic_set(&f->asked_ms, pl_now_ms());
     server_client_is_busy(http_client(c));
     bool answered = ask_owner(f, q);
     while (answered && q->status == PL_ERR_BUSY && pl_now_ms() < until &&
@@ -184,11 +174,11 @@ static ssize_t write_event(void *context, uint64_t position, char *out, size_t m
     (void)position;
     for (;;) {
         const uint64_t number = pl_atomic_get(&s->front->number);
-        note_watcher(s->front);
+        pl_atomic_set(&s->front->asked_ms, pl_now_ms());
         /* So the stream is closed only if there are too many connections, and after
          * silent ones. The browser then opens it again. */
         server_client_waits(s->client);
-        if (is_closing(s->front) || most < 64)
+        if (pl_atomic_get(&s->front->closing) || most < 64)
             return MHD_CONTENT_READER_END_OF_STREAM;
         if (number != s->number || pl_now_ms() - s->sent_ms > COMMENT_MS) {
             int n =

@@ -12,8 +12,7 @@
  * - completion: a request in JSON (OpenAI's /v1/completions), and the answers to it
  * - likelihood: how well each path predicts a prompt -> the path that answers it
  *
- * Read them in this order: choose, score, pieces, sequence, generate, batch,
- * completion, likelihood. The other public headers of this folder:
+ * Read them in this order, and sequence before generate. The other public headers:
  *
  * - chat: the messages of a conversation -> the text of a prompt
  * - exchange: exports a path as files that other programs load, and imports their
