@@ -33,3 +33,12 @@ void pl_sleep_ms(int64_t ms)
     while (nanosleep(&rest, &rest) != 0 && errno == EINTR)
         continue;
 }
+
+bool pl_format_time(int64_t seconds, bool iso, char out[PL_TIME_TEXT])
+{
+    const time_t at = (time_t)seconds;
+    struct tm utc;
+    return gmtime_r(&at, &utc) &&
+           strftime(out, PL_TIME_TEXT,
+                    iso ? "%Y-%m-%dT%H:%M:%SZ" : "%Y-%m-%d %H:%M:%S UTC", &utc) > 0;
+}

@@ -132,6 +132,11 @@ bool pl_json_is_object(const pl_json *value)
     return json_is_object(inner_const(value));
 }
 
+bool pl_json_is_null(const pl_json *value)
+{
+    return json_is_null(inner_const(value));
+}
+
 size_t pl_json_count(const pl_json *array)
 {
     return json_array_size(inner_const(array));
@@ -208,6 +213,14 @@ void pl_json_push(pl_json *array, pl_json *value)
 {
     if (json_array_append_new(inner(array), inner(value)) != 0)
         pl_memory_exhausted(sizeof(json_t));
+}
+
+pl_json *pl_json_make_list(pl_json *const *values, size_t n)
+{
+    pl_json *array = pl_json_array();
+    for (size_t i = 0; i < n; i++)
+        pl_json_push(array, values[i]);
+    return array;
 }
 
 pl_json *pl_json_make_text(const char *text)

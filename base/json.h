@@ -28,6 +28,7 @@ const char *pl_json_get_text(const pl_json *object, const char *key);
 bool pl_json_get_bool(const pl_json *object, const char *key);
 bool pl_json_is_array(const pl_json *value); /* an empty array counts, too */
 bool pl_json_is_object(const pl_json *value);
+bool pl_json_is_null(const pl_json *value); /* false if the value is absent */
 size_t pl_json_count(const pl_json *array);
 const pl_json *pl_json_at(const pl_json *array, size_t i);
 /* Returns the key after `key` in order, or the first key if `key` is NULL; NULL at the
@@ -45,6 +46,11 @@ void pl_json_set_real(pl_json *object, const char *key,
                       double value); /* a number that is not finite becomes null */
 void pl_json_set_bool(pl_json *object, const char *key, bool value);
 void pl_json_push(pl_json *array, pl_json *value);
+/* Makes an array of these values, of which it takes ownership. */
+#define pl_json_list(...)                                                              \
+    pl_json_make_list((pl_json *[]){__VA_ARGS__},                                      \
+                      sizeof((pl_json *[]){__VA_ARGS__}) / sizeof(pl_json *))
+pl_json *pl_json_make_list(pl_json *const *values, size_t n);
 pl_json *pl_json_make_text(const char *text);
 pl_json *pl_json_make_bytes(const char *text, size_t len);
 pl_json *pl_json_make_real(double value);

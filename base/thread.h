@@ -24,6 +24,14 @@ pl_status pl_thread_start(const char *name, void (*run)(void *), void *context,
                           pl_thread **out);
 void pl_thread_join(pl_thread **thread); /* accepts NULL */
 
+/* Atomic operations on a number or a bool, each in one order that all threads see. The
+ * last three return the value before. */
+#define pl_atomic_get(at)         __atomic_load_n((at), __ATOMIC_SEQ_CST)
+#define pl_atomic_set(at, value)  __atomic_store_n((at), (value), __ATOMIC_SEQ_CST)
+#define pl_atomic_swap(at, value) __atomic_exchange_n((at), (value), __ATOMIC_SEQ_CST)
+#define pl_atomic_add(at, n)      __atomic_fetch_add((at), (n), __ATOMIC_SEQ_CST)
+#define pl_atomic_sub(at, n)      __atomic_fetch_sub((at), (n), __ATOMIC_SEQ_CST)
+
 /* A queue of pointers between two threads. The length of the queue has no limit. */
 typedef struct pl_queue pl_queue;
 pl_status pl_queue_create(pl_queue **out);

@@ -168,8 +168,7 @@ const cli_verb verb_audit = {
     .name = "audit",
     .usage = "audit [WORKER] --run RUN [--json]",
     .help = "list audits and fenced workers, or the versions of one worker",
-    .options = options,
-    .n_options = CLI_COUNT(options),
+    CLI_TABLE(options),
     .notes = "An audit is a task that one of the job's own workers repeats. With "
              "WORKER: lists the versions to which this worker contributed, and the "
              "commands that undo them.",

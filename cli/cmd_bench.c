@@ -113,7 +113,7 @@ static const cli_option router_options[] = {
 #define SUBJECT(word, rest, text, table)                                               \
     {                                                                                  \
         .name = "bench " word, .usage = "bench " word rest, .help = text,              \
-        .options = table, .n_options = CLI_COUNT(table)                                \
+        CLI_TABLE(table)                                                               \
     }
 enum { STEP, OPS, GENERATE, CODEC, OUTER, STORE, WIRE, HOME, HUB, ROUTER, N_SUBJECTS };
 static const cli_verb subjects[N_SUBJECTS] = {

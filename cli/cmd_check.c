@@ -69,25 +69,22 @@ static pl_status run_check_verb(int argc, char **argv)
     PL_CHECK(check_store(&wish, print_result, &q, &n_broken));
     if (n_broken == 0)
         return PL_OK;
-    return pl_fail(PL_ERR_DAMAGED, "%d invariants of %s are broken%s", n_broken, folder,
-                   q.damaged ? "; `pathloom store restore` replaces the store by a "
-                               "backup"
-                             : "");
+    return pl_fail(
+        PL_ERR_DAMAGED, "%d invariants of %s are broken%s", n_broken, folder,
+        q.damaged ? "; `pathloom store restore` replaces the store by a backup" : "");
 }
 
 const cli_verb verb_check = {
     .name = "check",
     .usage = "check --run RUN [--recompute N|all] [--json]",
     .help = "check that a run is intact, from its store alone",
-    .options = options,
-    .n_options = CLI_COUNT(options),
-    .notes =
-        "One line per invariant: it holds, it is broken (followed by what is damaged), "
-        "or it is unproven because the data that could prove it was not kept "
-        "(store.keep_updates, store.keep_momentum) or was deleted by gc. Not proved: "
-        "that updates come from training (store verify --tasks, audit), and that no "
-        "person wrote rows and log anew (compare the log hash of store fsck with an "
-        "older note of it). Exit status 65 if an invariant is broken, 75 while a job "
-        "writes to the store.",
+    CLI_TABLE(options),
+    .notes = "One line per invariant: it holds, it is broken (followed by what is "
+             "damaged), or it is unproven because the data that could prove it was not "
+             "kept (store.keep_updates, store.keep_momentum) or was deleted by gc. Not "
+             "proved: that updates come from training (store verify --tasks, audit), "
+             "and that no person wrote rows and log anew (compare the log hash of "
+             "store fsck with an older note of it). Exit status 65 if an invariant is "
+             "broken, 75 while a job writes to the store.",
     .computes = true,
     .run = run_check_verb};

@@ -20,18 +20,13 @@ typedef struct coverage_call {
     char example[256];
 } coverage_call;
 
-static pl_status cover_arm(coverage_call *call, const char *name)
+static pl_status cover_arm(coverage_call *call, const pl_arm *arm, const pl_topology *t)
 {
-    pl_arm arm;
-    pl_topology *topology = NULL;
-    pl_coverage *paths = NULL;
-    pl_status status = PL_OK;
-    PL_TRY(pl_read_arm(call->store, name, &arm, &topology));
-    int n = pl_topology_n_paths(topology) * pl_topology_n_replicas(topology);
-    paths = pl_alloc((size_t)n * sizeof *paths);
-    PL_TRY(pl_coverage_of(call->store, &arm, topology, paths));
+    const int n = pl_topology_n_paths(t) * pl_topology_n_replicas(t);
+    pl_coverage *paths = pl_alloc((size_t)n * sizeof *paths);
+    const pl_status status = pl_coverage_of(call->store, arm, t, paths);
     pl_json *o = pl_json_object(), *list = pl_json_array();
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n && status == PL_OK; i++) {
         const pl_coverage *c = &paths[i];
         call->n_checked += c->n_checked;
         call->n_given_up += c->n_given_up;
@@ -59,59 +54,24 @@ static pl_status cover_arm(coverage_call *call, const char *name)
         row_finish(&r);
         call->n_paths++;
     }
-    pl_json_set_text(o, "arm", name);
+    pl_json_set_text(o, "arm", arm->name);
     pl_json_set(o, "paths", list);
     pl_json_push(call->arms, o);
-    call->n_arms++;
-done:
     pl_free(paths);
-    pl_topology_destroy(&topology);
-    pl_arm_clear(&arm);
     return status;
 }
 
-/* ---- how much of some documents ---- */
-static pl_status on_arm(void *context, const pl_object *object);
-
-/* What --of means: a domain of the run's documents, else a file or folder. */
-static pl_status read_subject(coverage_call *call, const char *dir)
+/* Prints how much of some documents the paths and modules were trained on. */
+static pl_status expose_arm(coverage_call *call, const pl_arm *arm,
+                            const pl_topology *t)
 {
-    pl_run r;
-    call->subject.domain = call->of;
-    if (!call->of || !pl_path_exists(call->of))
-        return PL_OK;
-    call->only_counts = true;
-    PL_CHECK(pl_store_each_object(call->store, "arm/", on_arm, call));
-    call->only_counts = false;
-    const uint64_t n_of_domain = call->n_meant;
-    call->n_arms = 0;
-    call->n_meant = 0;
-    if (n_of_domain > 0)
-        return PL_OK;
-    PL_CHECK(run_look(dir, &r));
-    pl_status status = run_document_hashes(&r, call->of, &call->hashes);
-    run_close(&r);
-    PL_CHECK(status);
-    call->subject =
-        (pl_subject){.hashes = (const uint64_t *)(const void *)call->hashes.data,
-                     .n_hashes = call->hashes.len / sizeof(uint64_t)};
-    return PL_OK;
-}
-
-static pl_status expose_arm(coverage_call *call, const char *name)
-{
-    pl_arm arm;
-    pl_topology *t = NULL;
-    pl_exposure *all = NULL;
     pl_status status = PL_OK;
-    PL_TRY(pl_read_arm(call->store, name, &arm, &t));
     const int n = pl_topology_n_paths(t) * pl_topology_n_replicas(t);
     const int n_modules = pl_topology_n_modules(t);
-    all = pl_alloc((size_t)(n + n_modules) * sizeof *all);
-    call->n_arms++;
-    if (arm.n_scored > 0 || arm.inner.phases == 0)
-        goto done;
-    PL_TRY(pl_exposure_read(call->store, &arm, t, &call->subject, all, all + n));
+    if (arm->n_scored > 0 || arm->inner.phases == 0)
+        return PL_OK;
+    pl_exposure *all = pl_alloc((size_t)(n + n_modules) * sizeof *all);
+    PL_TRY(pl_exposure_read(call->store, arm, t, &call->subject, all, all + n));
     for (int i = 0; i < n + n_modules; i++)
         call->n_meant += all[i].n_docs;
     if (call->only_counts)
@@ -136,14 +96,12 @@ static pl_status expose_arm(coverage_call *call, const char *name)
         row_real(&r, NULL, e->n_tokens > 0 ? 100 * share : 0, " %7.2f %%");
         row_finish(&r);
     }
-    pl_json_set_text(o, "arm", name);
+    pl_json_set_text(o, "arm", arm->name);
     pl_json_set(o, "paths", paths);
     pl_json_set(o, "modules", modules);
     pl_json_push(call->arms, o);
 done:
     pl_free(all);
-    pl_topology_destroy(&t);
-    pl_arm_clear(&arm);
     return status;
 }
 
@@ -153,7 +111,41 @@ static pl_status on_arm(void *context, const pl_object *object)
     const char *name = object->name + strlen("arm/");
     if (call->only && strcmp(call->only, name) != 0)
         return PL_OK;
-    return call->of ? expose_arm(call, name) : cover_arm(call, name);
+    pl_arm arm;
+    pl_topology *t = NULL;
+    pl_status status = pl_read_arm(call->store, name, &arm, &t);
+    if (status == PL_OK) {
+        call->n_arms++;
+        status = call->of ? expose_arm(call, &arm, t) : cover_arm(call, &arm, t);
+    }
+    pl_topology_destroy(&t);
+    pl_arm_clear(&arm);
+    return status;
+}
+
+/* What --of means: a domain of the run's documents, else a file or folder. */
+static pl_status read_subject(coverage_call *call)
+{
+    pl_run r;
+    call->subject.domain = call->of;
+    if (!call->of || !pl_path_exists(call->of))
+        return PL_OK;
+    call->only_counts = true;
+    PL_CHECK(pl_store_each_object(call->store, "arm/", on_arm, call));
+    call->only_counts = false;
+    const uint64_t n_of_domain = call->n_meant;
+    call->n_arms = 0;
+    call->n_meant = 0;
+    if (n_of_domain > 0)
+        return PL_OK;
+    PL_CHECK(run_look(call->run, &r));
+    pl_status status = run_document_hashes(&r, call->of, &call->hashes);
+    run_close(&r);
+    PL_CHECK(status);
+    call->subject =
+        (pl_subject){.hashes = (const uint64_t *)(const void *)call->hashes.data,
+                     .n_hashes = call->hashes.len / sizeof(uint64_t)};
+    return PL_OK;
 }
 
 static const cli_option options[] = {
@@ -177,7 +169,7 @@ static pl_status run_data(int argc, char **argv)
     pl_json *o = pl_json_object();
     pl_json_set(o, "arms", call.arms);
     PL_TRY(store_open_run(call.run, &call.store));
-    PL_TRY(read_subject(&call, call.run));
+    PL_TRY(read_subject(&call));
     if (call.of && !call.json)
         say("%-18s %9s %9s %9s", "path or module", "documents", "of WHAT", "tokens");
     PL_TRY(pl_store_each_object(call.store, "arm/", on_arm, &call));
@@ -223,7 +215,6 @@ const cli_verb verb_data = {
     .name = "data",
     .usage = "data coverage [ARM] --run RUN [--of WHAT] [--json]",
     .help = "check that the paths were trained on every sample exactly once",
-    .options = options,
-    .n_options = CLI_COUNT(options),
+    CLI_TABLE(options),
     .most_words = 2,
     .run = run_data};

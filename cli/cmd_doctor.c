@@ -1,24 +1,18 @@
 /* pathloom doctor: checks this machine, a run, and the connection to a hub. */
 #include "cli/cli.h"
+#include "cli/row.h"
 #include "measure/measure.h"
 
 static void print_finding(void *context, health how, const char *what,
                           const char *found, const char *remedy)
 {
     static const char *const names[] = {"ok", "warn", "fail"};
-    const bool *json = context;
-    if (*json) {
-        pl_json *o = pl_json_object();
-        pl_json_set_text(o, "health", names[how]);
-        pl_json_set_text(o, "what", what);
-        pl_json_set_text(o, "found", found);
-        pl_json_set_text(o, "remedy", remedy);
-        say_json(o);
-        return;
-    }
-    say("%-4s  %-11s %s", names[how], what, found);
-    if (remedy[0])
-        say("      %-11s %s", "remedy", remedy);
+    row r = row_begin(*(const bool *)context);
+    row_text(&r, "health", names[how], "%-4s  ");
+    row_text(&r, "what", what, "%-11s ");
+    row_text(&r, "found", found, "%s");
+    row_text(&r, "remedy", remedy, remedy[0] ? "\n      remedy      %s" : NULL);
+    row_finish(&r);
 }
 
 typedef struct doctor_request {
@@ -48,6 +42,5 @@ const cli_verb verb_doctor = {
     .name = "doctor",
     .usage = "doctor [--run RUN | --hub ADDRESS --key FILE]",
     .help = "check this machine, a run, or the connection to a job",
-    .options = options,
-    .n_options = CLI_COUNT(options),
+    CLI_TABLE(options),
     .run = run_doctor};

@@ -40,8 +40,7 @@ const cli_verb verb_drain = {
     .name = "drain",
     .usage = "drain NAME [--run RUN]",
     .help = "remove a worker: it finishes its task and ends",
-    .options = options,
-    .n_options = CLI_COUNT(options),
+    CLI_TABLE(options),
     .notes =
         "NAME is the name of the worker in `pathloom status`. The worker may join "
         "again; `pathloom key revoke NAME` prevents this. Workers that `train` has "

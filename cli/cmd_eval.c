@@ -30,11 +30,10 @@ static pl_status run_eval(int argc, char **argv)
     evaluation_wish wish = {.n_every = 0};
     evaluation_text text = {0};
     evaluation e = {0};
-    pl_run r = {0};
+    pl_run r = {.lock = -1};
     pl_store *store = NULL;
     pl_buf json = {0};
     pl_status status = PL_OK;
-    r.lock = -1;
     PL_CHECK(cli_read(&verb_eval, argc, argv, &q, NULL));
     PL_CHECK(cli_read_select(q.select, q.mixture.at, &wish.best));
     PL_TRY(run_look(q.run, &r));
@@ -96,7 +95,6 @@ const cli_verb verb_eval = {
     .name = "eval",
     .usage = "eval --run RUN [--on FILE] [--every W,W,...] [--json]",
     .help = "measure the perplexity of the mixture and its baselines on held-out text",
-    .options = options,
-    .n_options = CLI_COUNT(options),
+    CLI_TABLE(options),
     .computes = true,
     .run = run_eval};

@@ -1,5 +1,6 @@
 /* pathloom export: writes one path as a Hugging Face folder or as a GGUF file. */
 #include "cli/cli.h"
+#include "cli/row.h"
 
 typedef struct request {
     const char *dir, *arm, *path, *text, *out, *format, *type_name;
@@ -86,12 +87,12 @@ static pl_status export_path(job *j, int path)
         target[0] = '\0';
     if (!target[0])
         return pl_fail(PL_ERR_USAGE, "the path of --out is too long");
-    const pl_which which = {j->tag.n_items > 0 ? &j->tag : NULL, q->best};
+    const uint64_t number = (uint64_t)j->number;
+    const pl_which which = {.at = j->tag.n_items > 0 ? &j->tag : NULL,
+                            .best = q->best,
+                            .number = j->number >= 0 ? &number : NULL};
     PL_CHECK(
         pl_name_path_modules(j->store, &j->arm, j->topology, path, which, j->modules));
-    for (int slot = 0; j->number >= 0 && slot < pl_topology_n_slots(j->topology);
-         slot++)
-        j->modules[slot].number = (uint64_t)j->number;
     PL_CHECK(pl_read_path_modules(j->store, j->topology, j->modules, j->params));
     /* The note about a module has a key such as "pathloom.module.L1.E0"; its value: the
      * version's number and hash. The other notes say how the model was made. */
@@ -133,23 +134,22 @@ static pl_status export_path(job *j, int path)
     PL_CHECK(q->gguf ? pl_export_gguf(&e, target) : pl_export_folder(&e, target));
     if (!q->gguf)
         PL_CHECK(card_write(&about, target));
+    row line = row_begin(q->json);
+    row_text(&line, "arm", j->arm.name, "export   %s");
+    row_text(&line, "path", name, " %s");
+    row_tokens(&line, NULL, pl_topology_path_params(j->topology), ", %s parameters");
+    row_text(&line, "type", pl_weight_type_name(q->type), ", %s");
+    row_text(&line, "out", target, " -> %s");
     if (q->json) {
-        pl_json *o = pl_json_object(), *notes = pl_json_object();
-        pl_json_set_text(o, "arm", j->arm.name);
-        pl_json_set_text(o, "path", name);
-        pl_json_set_text(o, "type", pl_weight_type_name(q->type));
-        pl_json_set_text(o, "out", target);
+        pl_json *notes = pl_json_object();
         for (int i = 0; i < j->n_notes; i++)
             pl_json_set_text(notes, j->notes[i].key, j->notes[i].value);
-        pl_json_set(o, "metadata", notes);
-        say_json(o);
-        return PL_OK;
+        pl_json_set(line.json, "metadata", notes);
     }
-    char count[16], kept[PL_PATH_MAX];
-    say("export   %s %s, %s parameters, %s -> %s", j->arm.name, name,
-        pl_human_count((double)pl_topology_path_params(j->topology), count),
-        pl_weight_type_name(q->type), target);
-    if (!q->gguf && pl_path_exists(pl_join(kept, target, "sentencepiece.model")))
+    row_finish(&line);
+    char kept[PL_PATH_MAX];
+    if (!q->json && !q->gguf &&
+        pl_path_exists(pl_join(kept, target, "sentencepiece.model")))
         say("         without files for transformers' tokenizer, because transformers "
             "would\n"
             "         misread this tokenizer; the folder has sentencepiece.model");
@@ -159,7 +159,6 @@ static pl_status export_path(job *j, int path)
 /* ---- which paths are exported ---- */
 static pl_status route(job *j, int *path)
 {
-    const int32_t bos = PL_TOKEN_BOS;
     pl_tokenizer *tokenizer = NULL;
     pl_answer_settings settings;
     pl_path_chooser *chooser = NULL;
@@ -168,16 +167,15 @@ static pl_status route(job *j, int *path)
     pl_status status =
         pl_tokenizer_load_bytes(j->tokenizer.data, j->tokenizer.len, &tokenizer);
     PL_TRY(status);
-    pl_buf_append(&tokens, &bos, sizeof bos);
-    PL_TRY(pl_tokenizer_encode(tokenizer, j->q->text, strlen(j->q->text), &tokens));
+    PL_TRY(pl_prompt_encode(tokenizer, j->q->text, strlen(j->q->text), &tokens));
     run_answer_settings(&j->r, &settings);
     settings.which.best = j->q->best;
     if (j->tag.n_items > 0 && pl_arm_chapter(j->tag.arm) >= 0)
         settings.which.at = &j->tag;
     PL_TRY(pl_path_chooser_open(&settings, j->store, &chooser));
     PL_TRY(pl_path_chooser_follow(chooser, &j->arm, j->topology));
-    PL_TRY(pl_path_chooser_choose(chooser, (const int32_t *)(const void *)tokens.data,
-                                  (int)(tokens.len / sizeof bos), &choice));
+    PL_TRY(pl_path_chooser_choose(chooser, pl_prompt_tokens(&tokens),
+                                  pl_prompt_count(&tokens), &choice));
     *path = choice.path;
 done:
     pl_path_chooser_close(&chooser);
@@ -207,12 +205,10 @@ static pl_status choose_export_path(job *j, int *path)
 static pl_status run_export(int argc, char **argv)
 {
     request q = {.format = "safetensors"};
-    job j = {0};
+    job j = {.q = &q, .r.lock = -1};
     char arm[PL_ARM_NAME_MAX];
     int path = 0;
     pl_status status = PL_OK;
-    j.r.lock = -1;
-    j.q = &q;
     PL_CHECK(cli_read(&verb_export, argc, argv, &q, NULL));
     PL_CHECK(cli_read_select(q.select, q.at, &q.best));
     q.gguf = strcmp(q.format, "gguf") == 0;
@@ -280,7 +276,6 @@ const cli_verb verb_export = {
     .name = "export",
     .usage = "export --run RUN --path pNN --out PATH [--format gguf] [--type NAME]",
     .help = "write a path as files for transformers or llama.cpp",
-    .options = options,
-    .n_options = CLI_COUNT(options),
+    CLI_TABLE(options),
     .computes = true,
     .run = run_export};

@@ -31,8 +31,8 @@ static pl_status run_forget(int argc, char **argv)
     w.q.docs = words.at;
     w.q.n_docs = words.n;
     if (words.n == 0 && (!w.q.purge || w.q.only_cost))
-        return pl_fail(PL_ERR_USAGE, "forget needs a document: a file, a folder, or 16 "
-                                     "hex digits");
+        return pl_fail(PL_ERR_USAGE,
+                       "forget needs a document: a file, a folder, or 16 hex digits");
     w.q.from_start = w.from && strcmp(w.from, "start") == 0;
     if (w.from && !w.q.from_start && strcmp(w.from, "paths") != 0)
         return pl_fail(PL_ERR_USAGE, "--from takes paths or start, not `%s`", w.from);
@@ -50,16 +50,14 @@ const cli_verb verb_forget = {
     .name = "forget",
     .usage = "forget DOC... --run RUN [--dry-run] [--from start] [--purge]",
     .help = "remove documents from a trained run, exactly",
-    .options = options,
-    .n_options = CLI_COUNT(options),
-    .notes =
-        "DOC is a file or folder with the text of training documents, or the hash of "
-        "one (16 hex digits).\n\n"
-        "The run ends with the parameters of a run whose samples never had the "
-        "documents. If the run was trained with store.keep_states, store.keep_updates "
-        "and store.keep_momentum, only phases that depend on the documents are trained "
-        "again. If the command is killed, the same command or `pathloom train --out "
-        "RUN` continues.",
+    CLI_TABLE(options),
+    .notes = "DOC is a file or folder with the text of training documents, or the hash "
+             "of one (16 hex digits).\n\n"
+             "The run ends with the parameters of a run whose samples never had the "
+             "documents. If the run was trained with store.keep_states, "
+             "store.keep_updates and store.keep_momentum, only phases that depend on "
+             "the documents are trained again. If the command is killed, the same "
+             "command or `pathloom train --out RUN` continues.",
     .most_words = CLI_WORDS_MAX,
     .computes = true,
     .run = run_forget};

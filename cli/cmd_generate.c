@@ -61,16 +61,6 @@ typedef struct session {
     bool echoed;
 } session;
 
-static int count_session_tokens(const session *s)
-{
-    return (int)(s->tokens.len / sizeof(int32_t));
-}
-
-static const int32_t *get_session_tokens(const session *s)
-{
-    return (const int32_t *)(const void *)s->tokens.data;
-}
-
 static void echo_prompt(session *s)
 {
     if (!s->echoed && !s->q->json)
@@ -194,14 +184,14 @@ static pl_status generate_once(session *s, pl_generate_result *result)
     } else {
         PL_CHECK(pl_path_chooser_open(&s->mix.settings, s->mix.store, &s->chooser));
         PL_CHECK(pl_path_chooser_follow(s->chooser, &s->mix.arm, s->mix.topology));
-        PL_CHECK(pl_path_chooser_choose(s->chooser, get_session_tokens(s),
-                                        count_session_tokens(s), &s->choice));
+        PL_CHECK(pl_path_chooser_choose(s->chooser, pl_prompt_tokens(&s->tokens),
+                                        pl_prompt_count(&s->tokens), &s->choice));
     }
     PL_CHECK(pl_readers_open(&s->mix, s->q->precision, pl_cpu_count(), &s->readers));
     PL_CHECK(pl_readers_add(&s->readers, s->choice.path));
     const pl_generator g = {s->readers.decoders[0], s->mix.tokenizer,
                             s->mix.arm.shape.vocab, s->mix.arm.shape.context};
-    return pl_generate(&g, get_session_tokens(s), count_session_tokens(s),
+    return pl_generate(&g, pl_prompt_tokens(&s->tokens), pl_prompt_count(&s->tokens),
                        &s->q->options, emit, s, result);
 }
 
@@ -228,8 +218,9 @@ static pl_status generate_rerouted(session *s, pl_generate_result *result)
         .tokenizer = s->mix.tokenizer,
         .vocab = s->mix.arm.shape.vocab,
         .context = s->mix.arm.shape.context};
-    PL_CHECK(pl_reroute_generate(&r, get_session_tokens(s), count_session_tokens(s),
-                                 &s->q->options, emit, s, result, &s->trace));
+    PL_CHECK(pl_reroute_generate(&r, pl_prompt_tokens(&s->tokens),
+                                 pl_prompt_count(&s->tokens), &s->q->options, emit, s,
+                                 result, &s->trace));
     for (int i = 0; i < s->trace.n; i++)
         s->trace.spans[i].path = s->readers.numbers[s->trace.spans[i].path];
     s->choice.path = s->trace.spans[0].path;
@@ -238,7 +229,6 @@ static pl_status generate_rerouted(session *s, pl_generate_result *result)
 
 static pl_status run_generate(int argc, char **argv)
 {
-    const int32_t bos = PL_TOKEN_BOS;
     request q = {0};
     session s = {0};
     pl_generate_result result;
@@ -265,8 +255,7 @@ static pl_status run_generate(int argc, char **argv)
     PL_TRY(cli_read_select(q.select, q.wish.at, &s.mix.settings.which.best));
     if (q.route)
         pl_copy_text(s.mix.settings.rule, sizeof s.mix.settings.rule, q.route);
-    pl_buf_append(&s.tokens, &bos, sizeof bos);
-    PL_TRY(pl_tokenizer_encode(s.mix.tokenizer, q.prompt, strlen(q.prompt), &s.tokens));
+    PL_TRY(pl_prompt_encode(s.mix.tokenizer, q.prompt, strlen(q.prompt), &s.tokens));
     PL_TRY(q.every ? generate_rerouted(&s, &result) : generate_once(&s, &result));
     echo_prompt(&s);
     tell_generated(&s, &result);
@@ -284,7 +273,6 @@ const cli_verb verb_generate = {.name = "generate",
                                 .usage = "generate --run RUN --prompt TEXT [--path "
                                          "pNN] [--max-tokens N] [--temperature X]",
                                 .help = "write text with the path that fits the prompt",
-                                .options = options,
-                                .n_options = CLI_COUNT(options),
+                                CLI_TABLE(options),
                                 .computes = true,
                                 .run = run_generate};

@@ -130,14 +130,12 @@ const cli_verb verb_homes = {
     .name = "homes",
     .usage = "homes [list | set N] [--run RUN] [--json]",
     .help = "show which home has which modules; change the number of homes",
-    .options = options,
-    .n_options = CLI_COUNT(options),
-    .notes =
-        "  list    lists the homes and how much each has\n"
-        "  set N   gives a stopped job N homes: copies its store, then replaces it "
-        "by\n          the copy\n"
-        "\n"
-        "If `set` is killed, the run has the old homes or the new ones, and the "
-        "same command continues.",
+    CLI_TABLE(options),
+    .notes = "  list    lists the homes and how much each has\n"
+             "  set N   gives a stopped job N homes: copies its store, then replaces "
+             "it by\n          the copy\n"
+             "\n"
+             "If `set` is killed, the run has the old homes or the new ones, and the "
+             "same command continues.",
     .most_words = 2,
     .run = run_homes};

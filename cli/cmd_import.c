@@ -30,11 +30,6 @@ static const char *const shape_keys[] = {
     "model.head_size", "model.ffn",   "model.blocks",  "model.rope_theta",
     "model.norm_eps",  "model.tied",  "model.qk_norm", "model.import"};
 
-static bool goes_to_stdout(const request *q)
-{
-    return strcmp(q->out, "-") == 0;
-}
-
 static pl_status parse_import_args(int argc, char **argv, request *q)
 {
     cli_words words;
@@ -57,7 +52,7 @@ static pl_status parse_import_args(int argc, char **argv, request *q)
     if (!q->out || !q->out[0])
         return pl_fail(PL_ERR_USAGE,
                        "import needs --out FILE.yaml, the file for the configuration");
-    if (goes_to_stdout(q))
+    if (strcmp(q->out, "-") == 0)
         return q->json ? pl_fail(PL_ERR_USAGE, "--out - and --json would both write to "
                                                "standard output; give --out FILE.yaml")
                        : PL_OK;
@@ -92,7 +87,7 @@ static pl_status check_values(const pl_import *m, uint64_t *n_params)
     pl_topology *t = NULL;
     pl_topology_spec spec = {.n_levels = 1, .experts = {1}, .replicas = 1};
     float *params = NULL;
-    pl_status status = pl_topology_create(pl_import_shape(m), &spec, &t);
+    pl_status status = pl_topology_create(&pl_import_describe(m)->shape, &spec, &t);
     PL_TRY(status);
     *n_params = pl_topology_path_params(t);
     PL_TRY(pl_try_alloc((size_t)*n_params * sizeof *params, "the model",
@@ -115,23 +110,23 @@ static pl_status run_import(int argc, char **argv)
     PL_CHECK(parse_import_args(argc, argv, &q));
     PL_TRY(pl_import_open(q.model, &m));
     /* If the user did not set these keys, chooses values that fit the model. */
-    int context = pl_import_shape(m)->context;
+    const pl_import_info *info = pl_import_describe(m);
+    const pl_shape *s = &info->shape;
     if (!given_sets(&q.settings, "model.context"))
         PL_TRY(make_real(&q, "model.context",
-                         context < CONTEXT_MAX ? context : CONTEXT_MAX));
+                         s->context < CONTEXT_MAX ? s->context : CONTEXT_MAX));
     if (!given_sets(&q.settings, "train.base_steps"))
         PL_TRY(given_add(&q.settings, "train.base_steps", "0"));
     if (!given_sets(&q.settings, "data.tokenizer")) {
-        if (!pl_import_tokenizer(m)[0])
-            PL_TRY(pl_fail(
-                PL_ERR_UNSUPPORTED,
-                "there is no tokenizer.model or tokenizer.json beside the model "
-                "in %s; give its tokenizer as --set data.tokenizer=FILE",
-                q.model));
-        PL_TRY(make_path(&q, "data.tokenizer", pl_import_tokenizer(m)));
+        if (!info->tokenizer[0])
+            PL_TRY(
+                pl_fail(PL_ERR_UNSUPPORTED,
+                        "there is no tokenizer.model or tokenizer.json beside the "
+                        "model in %s; give its tokenizer as --set data.tokenizer=FILE",
+                        q.model));
+        PL_TRY(make_path(&q, "data.tokenizer", info->tokenizer));
     }
     /* the keys of the shape come after the user's: the model determines them */
-    const pl_shape *s = pl_import_shape(m);
     const struct {
         const char *key;
         double value;
@@ -163,7 +158,7 @@ static pl_status run_import(int argc, char **argv)
     PL_TRY(check_values(m, &n_params));
     config_leave_derived(&c);
     pl_conf_write_yaml(&config_table, &c, &text);
-    if (goes_to_stdout(&q)) { /* main checks whether everything was written */
+    if (strcmp(q.out, "-") == 0) { /* main checks whether everything was written */
         fwrite(pl_buf_text(&text), 1, text.len, stdout);
         goto done;
     }
@@ -171,20 +166,20 @@ static pl_status run_import(int argc, char **argv)
     if (q.json) {
         pl_json *o = pl_json_object();
         pl_json_set_int(o, "parameters", (int64_t)n_params);
-        pl_json_set_int(o, "files", pl_import_n_files(m));
+        pl_json_set_int(o, "files", info->n_files);
         pl_json_set_text(o, "out", q.out);
         say_json(o);
     } else {
         char count[16];
         say("import   %s parameters in %d file%s: %d blocks of width %d, %d query "
             "heads, %d key/value heads, vocabulary %d, %s head",
-            pl_human_count((double)n_params, count), pl_import_n_files(m),
-            pl_import_n_files(m) == 1 ? "" : "s", s->n_blocks, s->width, s->n_heads,
+            pl_human_count((double)n_params, count), info->n_files,
+            info->n_files == 1 ? "" : "s", s->n_blocks, s->width, s->n_heads,
             s->n_kv_heads, s->vocab, s->tied ? "tied" : "untied");
-        if (pl_import_n_derived(m) > 0)
+        if (info->n_derived > 0)
             say("         ignored %d tensors that can be computed (rotary tables, "
                 "masks)",
-                pl_import_n_derived(m));
+                info->n_derived);
         say("         try next: pathloom train %s --corpus TEXT --out RUN", q.out);
     }
 done:
@@ -197,9 +192,7 @@ const cli_verb verb_import = {
     .name = "import",
     .usage = "import MODEL --out RUN.yaml",
     .help = "write a configuration for a run that begins with a Llama or Qwen3 model",
-    .options = options,
-    .n_options = CLI_COUNT(options),
-    .notes = "MODEL is a folder with config.json, safetensors and a "
-             "tokenizer.",
+    CLI_TABLE(options),
+    .notes = "MODEL is a folder with config.json, safetensors and a tokenizer.",
     .most_words = 2,
     .run = run_import};

@@ -70,7 +70,6 @@ const cli_verb verb_init = {.name = "init",
                             .usage = "init [--set KEY=VALUE] > RUN.yaml | init --list",
                             .help =
                                 "write a commented configuration, or list the presets",
-                            .options = options,
-                            .n_options = CLI_COUNT(options),
+                            CLI_TABLE(options),
                             .most_words = 1,
                             .run = run_init};

@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 enum { REACH_MS = 5000 };
@@ -147,8 +146,7 @@ const cli_verb verb_join = {
     .name = "join",
     .usage = "join TOKEN [--threads N] [--name NAME]",
     .help = "work for a job on another machine",
-    .options = options,
-    .n_options = CLI_COUNT(options),
+    CLI_TABLE(options),
     .notes = "`pathloom key invite` on the job's machine prints TOKEN. The token works "
              "once; the key that is made here stays valid. After Ctrl+C or TERM, the "
              "worker finishes its task and ends with exit code 130; the same command "

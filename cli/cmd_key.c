@@ -1,11 +1,8 @@
 /* pathloom key: makes key pairs and invitations, edits the list of keys. */
 #include "cli/cli.h"
 
-#include <time.h>
-
 typedef struct key_options {
-    const char *verb, *words[2];
-    int n_words;
+    const char *word; /* the word after the verb; NULL: none */
     const char *run, *list, *hub, *name, *role_name, *span;
     pl_key_role role;
     int64_t uses, lasts_s;
@@ -23,10 +20,9 @@ static const cli_option options[] = {
         "role of the key: worker, relay, inspector, home, hub or admin (worker)"),
     CLI_NUMBER("uses", CLI_INT64, key_options, uses, "N", 1, 10000,
                "how many keys an invitation may add (1)"),
-    CLI_OPTION(
-        "expires", CLI_TEXT, key_options, span, "SPAN",
-        "time after which the invitation or key expires: 90s, 30m, 24h, 7d; 0: never "
-        "(invite: 24h, allow: 0)"),
+    CLI_OPTION("expires", CLI_TEXT, key_options, span, "SPAN",
+               "time after which the invitation or key expires: 90s, 30m, 24h, 7d; 0: "
+               "never (invite: 24h, allow: 0)"),
     CLI_OPTION("name", CLI_TEXT, key_options, name, "NAME",
                "name of the invitation or key in the list"),
     CLI_JSON(key_options, json),
@@ -51,41 +47,30 @@ static pl_status parse_span(const char *text, int64_t *out)
     return pl_fail(PL_ERR_USAGE, "--expires takes 90s, 30m, 24h or 7d, not `%s`", text);
 }
 
-static pl_status needs_word(const key_options *o, const char *what)
-{
-    if (o->n_words == 1)
-        return PL_OK;
-    return pl_fail(PL_ERR_USAGE, "key %s takes %s", o->verb, what);
-}
-
 /* ---- key pairs ---- */
-static void show_pair(const pl_keypair *pair)
+/* Prints the public half of a pair that was made or read, and wipes the pair. */
+static pl_status show_pair(pl_status status, pl_keypair *pair)
 {
     char text[PL_PUBKEY_TEXT];
-    pl_pubkey_format(&pair->open, text);
-    say("%s", text);
+    if (status == PL_OK) {
+        pl_pubkey_format(&pair->open, text);
+        say("%s", text);
+    }
+    pl_keypair_wipe(pair);
+    return status;
 }
 
 static pl_status new_key(const key_options *o)
 {
     pl_keypair pair;
-    PL_CHECK(needs_word(o, "the FILE that gets the key"));
     pl_keypair_create(&pair);
-    pl_status status = pl_keypair_save(o->words[0], &pair);
-    if (status == PL_OK)
-        show_pair(&pair);
-    pl_keypair_wipe(&pair);
-    return status;
+    return show_pair(pl_keypair_save(o->word, &pair), &pair);
 }
 
 static pl_status show_key(const key_options *o)
 {
     pl_keypair pair;
-    PL_CHECK(needs_word(o, "the FILE of a key"));
-    PL_CHECK(pl_keypair_load(o->words[0], &pair));
-    show_pair(&pair);
-    pl_keypair_wipe(&pair);
-    return PL_OK;
+    return show_pair(pl_keypair_load(o->word, &pair), &pair);
 }
 
 /* ---- the list of keys ---- */
@@ -119,14 +104,12 @@ static pl_status list_keys(const key_options *o)
     PL_CHECK(pl_key_list_load(path, &list));
     for (size_t i = 0; i < list.n; i++) {
         const pl_key_entry *e = &list.entries[i];
-        char key[PL_PUBKEY_TEXT], until[32] = "never", role[32];
-        time_t at = (time_t)e->expires_s;
-        struct tm utc;
+        char key[PL_PUBKEY_TEXT], until[PL_TIME_TEXT] = "never", role[32];
         pl_pubkey_format(&e->key, key);
         snprintf(role, sizeof role, "%s%s", e->role == PL_AS_INVITE ? "invite/" : "",
                  pl_key_role_name(e->role == PL_AS_INVITE ? e->grants : e->role));
-        if (e->expires_s != 0 && gmtime_r(&at, &utc))
-            strftime(until, sizeof until, "%Y-%m-%dT%H:%M:%SZ", &utc);
+        if (e->expires_s != 0)
+            pl_format_time(e->expires_s, true, until);
         bool over = e->expires_s != 0 && pl_wall_ms() / 1000 > e->expires_s;
         if (o->json)
             say("{\"role\":\"%s\",\"key\":\"%s\",\"name\":\"%s\",\"expires\":%lld,"
@@ -179,9 +162,8 @@ static pl_status allow_key(const key_options *o)
 {
     char path[PL_PATH_MAX];
     pl_key_entry e = {.role = o->role};
-    PL_CHECK(needs_word(o, "the KEY that `pathloom key show FILE` printed"));
     PL_CHECK(find_key_list(o, path));
-    PL_CHECK(pl_pubkey_parse(o->words[0], &e.key));
+    PL_CHECK(pl_pubkey_parse(o->word, &e.key));
     e.expires_s = o->expires && o->lasts_s > 0 ? pl_wall_ms() / 1000 + o->lasts_s : 0;
     name_entry(o->name, "allowed", &e);
     return pl_key_list_edit(path, put_key_entry, &e);
@@ -236,9 +218,8 @@ static pl_status revoke_key(const key_options *o)
 {
     char path[PL_PATH_MAX];
     revocation v = {.n_open = 0};
-    PL_CHECK(needs_word(o, "a NAME or a KEY of the list"));
     PL_CHECK(find_key_list(o, path));
-    pl_copy_text(v.word, sizeof v.word, o->words[0]);
+    pl_copy_text(v.word, sizeof v.word, o->word);
     PL_CHECK(pl_key_list_edit(path, revoke_entry, &v));
     if (v.entry.role == PL_AS_INVITE) {
         say("the invitation %s is revoked: it adds no further keys", v.entry.name);
@@ -262,8 +243,8 @@ static pl_status invite(const key_options *o)
     pl_address hub;
     pl_keypair pair;
     pl_key_entry e = {.role = PL_AS_INVITE, .grants = o->role, .uses = (int)o->uses};
-    if (o->n_words > 0)
-        return pl_fail(PL_ERR_USAGE, "unexpected word `%s`", o->words[0]);
+    if (o->word)
+        return pl_fail(PL_ERR_USAGE, "unexpected word `%s`", o->word);
     if (o->hub)
         pl_copy_text(text, sizeof text, o->hub);
     else
@@ -312,14 +293,13 @@ static pl_status invite(const key_options *o)
 static pl_status add_api_key(const key_options *o)
 {
     char key[PL_API_KEY_TEXT];
-    PL_CHECK(needs_word(o, "the NAME of a client of `serve`"));
     if (!o->list)
         return pl_fail(
             PL_ERR_USAGE,
             "key api needs --keys FILE, the file of `serve --api-keys FILE`");
-    PL_CHECK(pl_server_add_key(o->list, o->words[0], key));
+    PL_CHECK(pl_server_add_key(o->list, o->word, key));
     if (o->json)
-        say("{\"name\":\"%s\",\"key\":\"%s\"}", o->words[0], key);
+        say("{\"name\":\"%s\",\"key\":\"%s\"}", o->word, key);
     else
         say("%s", key);
     return PL_OK;
@@ -330,9 +310,15 @@ static pl_status run_key(int argc, char **argv)
     static const struct {
         const char *name;
         pl_status (*run)(const key_options *o);
-    } verbs_of[] = {{"new", new_key},     {"show", show_key}, {"list", list_keys},
-                    {"allow", allow_key}, {"invite", invite}, {"revoke", revoke_key},
-                    {"api", add_api_key}};
+        const char *word; /* what its word must be; NULL: it needs none */
+    } verbs_of[] = {
+        {"new", new_key, "the FILE that gets the key"},
+        {"show", show_key, "the FILE of a key"},
+        {"list", list_keys, NULL},
+        {"allow", allow_key, "the KEY that `pathloom key show FILE` printed"},
+        {"invite", invite, NULL},
+        {"revoke", revoke_key, "a NAME or a KEY of the list"},
+        {"api", add_api_key, "the NAME of a client of `serve`"}};
     key_options o = {.run = "pathloom-run",
                      .name = "",
                      .role = PL_AS_WORKER,
@@ -340,9 +326,8 @@ static pl_status run_key(int argc, char **argv)
                      .lasts_s = 24 * 3600};
     cli_words words;
     PL_CHECK(cli_read(&verb_key, argc, argv, &o, &words));
-    o.verb = words.n > 0 ? words.at[0] : NULL;
-    for (int i = 1; i < words.n; i++)
-        o.words[o.n_words++] = words.at[i];
+    const char *verb = words.n > 0 ? words.at[0] : NULL;
+    o.word = words.n > 1 ? words.at[1] : NULL;
     o.expires = o.span != NULL;
     if (o.name[0])
         PL_CHECK(pl_key_name_check(o.name));
@@ -350,29 +335,31 @@ static pl_status run_key(int argc, char **argv)
         PL_CHECK(pl_key_role_parse(o.role_name, &o.role));
     if (o.span)
         PL_CHECK(parse_span(o.span, &o.lasts_s));
-    for (size_t i = 0; o.verb && i < sizeof verbs_of / sizeof *verbs_of; i++)
-        if (strcmp(o.verb, verbs_of[i].name) == 0)
-            return verbs_of[i].run(&o);
+    for (size_t i = 0; verb && i < sizeof verbs_of / sizeof *verbs_of; i++) {
+        if (strcmp(verb, verbs_of[i].name) != 0)
+            continue;
+        if (verbs_of[i].word && words.n != 2)
+            return pl_fail(PL_ERR_USAGE, "key %s takes %s", verb, verbs_of[i].word);
+        return verbs_of[i].run(&o);
+    }
     return pl_fail(
         PL_ERR_USAGE,
         "`pathloom key` takes new, show, list, allow, invite, revoke or api%s%s",
-        o.verb ? ", not " : "", o.verb ? o.verb : "");
+        verb ? ", not " : "", verb ? verb : "");
 }
 
 const cli_verb verb_key = {
     .name = "key",
     .usage = "key new|show|list|invite|allow|revoke|api [--run RUN]",
     .help = "show and change who may connect; invite other machines",
-    .options = options,
-    .n_options = CLI_COUNT(options),
-    .notes =
-        "  new FILE            make a key pair; prints its public half\n  show FILE    "
-        "       print the public half of a pair\n  list                list the keys "
-        "that may connect\n"
-        "  invite              print a command that lets another machine join\n"
-        "  allow KEY           put a key into the list, without an invitation\n  "
-        "revoke NAME|KEY     refuse this key; no invitation can add it again\n  "
-        "api NAME            make a key for a client of `serve --api-keys FILE`; "
-        "prints it, and adds its hash to --keys FILE",
+    CLI_TABLE(options),
+    .notes = "  new FILE            make a key pair; prints its public half\n  show "
+             "FILE           print the public half of a pair\n  list                "
+             "list the keys that may connect\n"
+             "  invite              print a command that lets another machine join\n"
+             "  allow KEY           put a key into the list, without an invitation\n  "
+             "revoke NAME|KEY     refuse this key; no invitation can add it again\n  "
+             "api NAME            make a key for a client of `serve --api-keys FILE`; "
+             "prints it, and adds its hash to --keys FILE",
     .most_words = 3,
     .run = run_key};

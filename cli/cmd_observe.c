@@ -3,8 +3,6 @@
 #include "cli/row.h"
 #include "view/view.h"
 
-#include <time.h>
-
 typedef struct observe_request {
     observe_wish wish;
     given_texts logs;
@@ -31,13 +29,10 @@ static const cli_option options[] = {
 static void print_event(void *context, const page_event *e, const char *file)
 {
     const observe_request *q = context;
-    char when[32];
-    struct tm parts;
-    const time_t seconds = (time_t)(e->wall_ms / 1000);
+    char when[PL_TIME_TEXT] = "";
     row r = row_begin(q->json);
-    gmtime_r(&seconds, &parts);
-    strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%S", &parts);
-    row_say(&r, "%s.%03dZ", when, (int)(e->wall_ms % 1000));
+    pl_format_time(e->wall_ms / 1000, true, when);
+    row_say(&r, "%.19s.%03dZ", when, (int)(e->wall_ms % 1000));
     row_int(&r, "wall_ms", e->wall_ms, NULL);
     row_text(&r, "level", e->level, "  %-5s");
     row_text(&r, "role", e->role, "  %-10s");
@@ -77,11 +72,9 @@ const cli_verb verb_observe = {
     .name = "observe",
     .usage = "observe --run RUN [--event NAME] [--path pNN] [--worker NAME]",
     .help = "print the events of all processes of a run, ordered by time",
-    .options = options,
-    .n_options = CLI_COUNT(options),
-    .notes =
-        "Reads RUN/log, with rotated logs (NAME.log.1), while a job runs or "
-        "afterwards. Times are those of the machine that wrote the log; a clock "
-        "that differs from the hub's is reported on standard error. With --hub and "
-        "the key of an inspector it reads the hub's own log from anywhere.",
+    CLI_TABLE(options),
+    .notes = "Reads RUN/log, with rotated logs (NAME.log.1), while a job runs or "
+             "afterwards. Times are those of the machine that wrote the log; a clock "
+             "that differs from the hub's is reported on standard error. With --hub "
+             "and the key of an inspector it reads the hub's own log from anywhere.",
     .run = run_observe};

@@ -85,8 +85,7 @@ const cli_verb verb_page = {
     .name = "page",
     .usage = "page --run RUN [--listen ADDRESS | --report FILE]",
     .help = "show a run in a browser, while it trains or afterwards",
-    .options = options,
-    .n_options = CLI_COUNT(options),
+    CLI_TABLE(options),
     .notes =
         "The page only reads: nothing in the browser can change the run. Ctrl+C "
         "ends it. A browser's token follows # in the address. With --hub and the key "

@@ -17,8 +17,7 @@ static const cli_option hub_options[] = {
 const cli_verb verb_hub = {.name = "hub",
                            .usage = "hub --run RUN [--listen ADDRESS]",
                            .help = "run a hub: it gives tasks to workers",
-                           .options = hub_options,
-                           .n_options = CLI_COUNT(hub_options),
+                           CLI_TABLE(hub_options),
                            .run_process = run_process};
 
 static const cli_option home_options[] = {
@@ -34,8 +33,7 @@ const cli_verb verb_home = {
     .name = "home",
     .usage = "home --run RUN [--index I] [--listen ADDRESS]",
     .help = "run a home: it owns a store and makes versions from updates",
-    .options = home_options,
-    .n_options = CLI_COUNT(home_options),
+    CLI_TABLE(home_options),
     .run_process = run_process};
 
 static const cli_option worker_options[] = {
@@ -53,8 +51,7 @@ const cli_verb verb_worker = {
     .name = "worker",
     .usage = "worker --run RUN | --hub ADDRESS --key FILE",
     .help = "run a worker: it trains the tasks that the hub gives it",
-    .options = worker_options,
-    .n_options = CLI_COUNT(worker_options),
+    CLI_TABLE(worker_options),
     .computes = true,
     .run_process = run_process};
 
@@ -78,8 +75,7 @@ const cli_verb verb_relay = {
     .usage = "relay --home ADDRESS [--expect N] [--wait-ms N]",
     .help =
         "run a relay: it sums updates (of homomorphic codecs) on their way to a home",
-    .options = relay_options,
-    .n_options = CLI_COUNT(relay_options),
+    CLI_TABLE(relay_options),
     .notes = "To make a worker use this relay, start it with --home and the address of "
              "the relay.",
     .run_process = run_process};

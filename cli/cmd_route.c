@@ -23,7 +23,6 @@ static const cli_option options[] = {
 };
 
 typedef struct routing_call {
-    const request *q;
     pl_mixture mix;
     text_router *router;
     text_route route;
@@ -56,13 +55,12 @@ static pl_status run_route(int argc, char **argv)
     routing_call call = {0};
     pl_read_stats stats;
     pl_status status = PL_OK;
-    call.q = &q;
     PL_CHECK(cli_read(&verb_route, argc, argv, &q, NULL));
     if (q.route)
         PL_CHECK(config_check_answer("--route", q.route));
     if ((q.prompt != NULL) == (q.file != NULL))
-        return pl_fail(PL_ERR_USAGE, "route needs either --prompt TEXT or --file FILE, "
-                                     "not both");
+        return pl_fail(PL_ERR_USAGE,
+                       "route needs either --prompt TEXT or --file FILE, not both");
     PL_TRY(mixture_open(q.dir, &q.wish, &call.mix));
     pl_buf_append(&call.tokens, &bos, sizeof bos);
     PL_TRY(q.prompt ? pl_tokenizer_encode(call.mix.tokenizer, q.prompt,
@@ -73,8 +71,8 @@ static pl_status run_route(int argc, char **argv)
     PL_TRY(text_router_open(&call.mix,
                             &(text_router_wish){.rule = q.route, .likelihood = true},
                             &call.router));
-    PL_TRY(text_router_ask(call.router, (const int32_t *)(const void *)call.tokens.data,
-                           (int)(call.tokens.len / sizeof(int32_t)), &call.route));
+    PL_TRY(text_router_ask(call.router, pl_prompt_tokens(&call.tokens),
+                           pl_prompt_count(&call.tokens), &call.route));
     const pl_topology *t = call.mix.topology;
     const text_route *route = &call.route;
     char name[PL_NAME_MAX], by_router[PL_NAME_MAX];
@@ -134,13 +132,11 @@ const cli_verb verb_route = {
     .name = "route",
     .usage = "route --run RUN --prompt TEXT | --file FILE [--json]",
     .help = "show the scores of all paths for a text: which one answers, and why",
-    .options = options,
-    .n_options = CLI_COUNT(options),
-    .notes =
-        "nats: -log p of the first tokens (router.prefix) under the path, plus that of "
-        "the later tokens by the router's counts. behind: difference to the best path. "
-        "posterior: the path's share of the likelihoods of all paths. router cost: "
-        "-log p of all tokens by the router's counts. *: the path that generate, serve "
-        "and export --prompt choose.",
+    CLI_TABLE(options),
+    .notes = "nats: -log p of the first tokens (router.prefix) under the path, plus "
+             "that of the later tokens by the router's counts. behind: difference to "
+             "the best path. posterior: the path's share of the likelihoods of all "
+             "paths. router cost: -log p of all tokens by the router's counts. *: the "
+             "path that generate, serve and export --prompt choose.",
     .computes = true,
     .run = run_route};

@@ -45,11 +45,10 @@ static const cli_option options[] = {
     CLI_NUMBER(
         "queue", CLI_INT, request, server.queue, "N", 1, 100000,
         "largest number of waiting requests; further ones get HTTP status 429 (256)"),
-    CLI_NUMBER(
-        "per-address", CLI_INT, request, server.per_address, "N", 0, 100000,
-        "largest number of requests of one client address at the same time; further "
-        "ones get HTTP status 429; 0: no limit, for a server behind a proxy (128; at a "
-        "loopback address, --queue plus --slots)"),
+    CLI_NUMBER("per-address", CLI_INT, request, server.per_address, "N", 0, 100000,
+               "largest number of requests of one client address at the same time; "
+               "further ones get HTTP status 429; 0: no limit, for a server behind a "
+               "proxy (128; at a loopback address, --queue plus --slots)"),
     CLI_NUMBER("timeout", CLI_INT, request, server.timeout_s, "S", 1, 86400,
                "largest number of seconds that a request may take (120)"),
     CLI_OPTION("api-keys", CLI_TEXT, request, front.api_keys, "FILE",
@@ -116,8 +115,7 @@ done:
 const cli_verb verb_serve = {.name = "serve",
                              .usage = "serve --run RUN [--listen ADDRESS]",
                              .help = "serve the paths over HTTP, with OpenAI's API",
-                             .options = options,
-                             .n_options = CLI_COUNT(options),
+                             CLI_TABLE(options),
                              .notes =
                                  "HUP reads the store again. TERM answers all requests "
                                  "and then ends; a second TERM ends at once.",

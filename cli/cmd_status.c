@@ -87,13 +87,12 @@ static const cli_option options[] = {
 static pl_status run_status(int argc, char **argv)
 {
     status_request q = {.json = false};
-    pl_run r = {0};
+    pl_run r = {.lock = -1};
     char sentence[1024];
     pl_store *store = NULL;
     pl_json *json = NULL;
     pl_buf text = {0};
     pl_status status = PL_OK;
-    r.lock = -1;
     PL_CHECK(cli_read(&verb_status, argc, argv, &q, NULL));
     if (q.history) {
         PL_TRY(history_of_run(q.ask.run, q.json, &text));
@@ -137,6 +136,5 @@ done:
 const cli_verb verb_status = {.name = "status",
                               .usage = "status --run RUN [--history] [--json]",
                               .help = "print what a running job does",
-                              .options = options,
-                              .n_options = CLI_COUNT(options),
+                              CLI_TABLE(options),
                               .run = run_status};

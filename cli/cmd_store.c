@@ -16,15 +16,14 @@ const store_verb store_verbs[] = {
      "without their arm. Exit status 66 if nothing is found.",
      0, 1, TAKES(REFS) | TAKES(OBJECTS) | TAKES(PATHS) | TAKES(TAGS), true, store_ls},
     {"log", "MODULE[@V]", "list the versions of a module, newest first",
-     "Begins with version V if one is given. --graph draws all versions from which "
-     "it was made, one line each, back to the base model: through chapters, to the "
+     "Begins with version V if one is given. --graph draws all versions from which it "
+     "was made, one line each, back to the base model: through chapters, to the "
      "version that a rollback returned to, and to all sources of a merge. --health "
      "reads the parameters of all versions of the module in its arm and prints for "
-     "each: lag, the cosine of the pseudo-gradients of this version and the "
-     "previous one; gain, the length of the step over the norm of the updates' mean; "
-     "step, the length of the step over the norm of the parameters; transverse, the "
-     "part of the updates' squared norm that is not in their mean: 0 if all updates "
-     "are equal.",
+     "each: lag, the cosine of the pseudo-gradients of this version and the previous "
+     "one; gain, the length of the step over the norm of the updates' mean; step, the "
+     "length of the step over the norm of the parameters; transverse, the part of the "
+     "updates' squared norm that is not in their mean: 0 if all updates are equal.",
      1, 1, TAKES(GRAPH) | TAKES(HEALTH), true, store_log},
     {"show", "MODULE[@V]|TAG", "show all details of one version, or of a tag",
      "Shows full hashes, the coefficients of the outer step, and every contribution.",
@@ -60,9 +59,9 @@ const store_verb store_verbs[] = {
     {"tag", "[NAME [AT]]", "name a consistent set of versions; list or delete tags",
      "AT is a phase that all paths of the arm have finished (default: the newest), or "
      "head: the newest version of each module at one moment. If a rollback has dropped "
-     "versions of the newest phase, the default is head. NAME must not be the name "
-     "of an arm or a module. gc keeps the versions that a tag names. Works also while "
-     "a job runs.",
+     "versions of the newest phase, the default is head. NAME must not be the name of "
+     "an arm or a module. gc keeps the versions that a tag names. Works also while a "
+     "job runs.",
      0, 2, TAKES(ARM) | TAKES(NOTE) | TAKES(DELETE) | TAKES(FORCE), true, store_tag},
     {"merge", "TAG SOURCE SOURCE...",
      "merge modules of several sources, and tag the result",
@@ -82,9 +81,8 @@ const store_verb store_verbs[] = {
      false, store_merge},
     {"rollback", "MODULE|ARM", "make an older version the newest again",
      "Appends versions with the parameters of version --to; no version is changed. If "
-     "the arm "
-     "is still training, all its modules and paths move on to the next phase that no "
-     "path has begun, and `pathloom train` continues from there. With noloco, "
+     "the arm is still training, all its modules and paths move on to the next phase "
+     "that no path has begun, and `pathloom train` continues from there. With noloco, "
      "streaming and delayed-nesterov, an arm that is still training is refused. If "
      "there are several homes, all of them go back or none, even if the command is "
      "killed. Needs the job to be stopped.",
@@ -129,10 +127,10 @@ const store_verb store_verbs[] = {
      "Makes the store in --store FOLDER, which must be empty or must not exist.", 0, 0,
      TAKES(ENGINE), false, store_init},
     {"pack", "", "compress old versions now",
-     "A home compresses old versions while it has nothing else to do "
-     "(store.compress); this command compresses them at once and gives the space back "
-     "to the disk. No version and no hash changes. Needs the job to be stopped; may be "
-     "killed at any time.",
+     "A home compresses old versions while it has nothing else to do (store.compress); "
+     "this command compresses them at once and gives the space back to the disk. No "
+     "version and no hash changes. Needs the job to be stopped; may be killed at any "
+     "time.",
      0, 0, 0, false, store_pack},
     {"backup", "DIR", "copy the store, also while it is written, and check the copy",
      "Copies the state at the moment when the command starts into the store DIR. If "
@@ -141,11 +139,9 @@ const store_verb store_verbs[] = {
      "its earlier state, or the same command completes the copy. While a job with "
      "several homes trains, the homes stop writing for a moment, so that the copy "
      "shows all of them at one moment. --quick does not read the copied bytes again. "
-     "With "
-     "--job, DIR becomes a run: its store, and the configuration, the keys and the "
-     "prepared text, with which `pathloom train --out DIR` continues the job on "
-     "another "
-     "machine. Keep such a backup as secret as the keys.",
+     "With --job, DIR becomes a run: its store, and the configuration, the keys and "
+     "the prepared text, with which `pathloom train --out DIR` continues the job on "
+     "another machine. Keep such a backup as secret as the keys.",
      1, 1, TAKES(QUICK) | TAKES(FORCE) | TAKES(JOB), true, store_backup},
     {"restore", "DIR|ENGINE", "replace the store by its backup",
      "The backup is checked first and the result afterwards. A store with commits "
@@ -216,11 +212,11 @@ static pl_status check_folder(const store_call *call)
 
 static pl_status is_held(const store_call *call)
 {
-    return pl_fail(PL_ERR_BUSY,
-                   "a running job has locked the store %s; stop the job (Ctrl+C in "
-                   "`pathloom train`; the same `train` command resumes it later), then "
-                   "run store %s again",
-                   call->folder, call->verb->name);
+    return pl_fail(
+        PL_ERR_BUSY,
+        "a running job has locked the store %s; stop the job (Ctrl+C in `pathloom "
+        "train`; the same `train` command resumes it later), then run store %s again",
+        call->folder, call->verb->name);
 }
 
 pl_status store_open_to_write(store_call *call, pl_store **out)
@@ -318,8 +314,7 @@ const cli_verb verb_store = {
     .name = "store",
     .usage = "store VERB [WORDS] [--run RUN | --store FOLDER] [--json]",
     .help = "look into the module store and maintain it, also while training runs",
-    .options = options,
-    .n_options = CLI_COUNT(options),
+    CLI_TABLE(options),
     .most_words = 1 + STORE_WORDS_MAX,
     .run = run_store,
     .explain = store_explain};

@@ -244,8 +244,7 @@ static pl_status run_top(int argc, char **argv)
     screen s = {.tty = false};
     struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
     char key = 0;
-    pl_run r = {0};
-    r.lock = -1;
+    pl_run r = {.lock = -1};
     PL_CHECK(cli_read(&verb_top, argc, argv, &q, NULL));
     pl_status status = run_watch(&r, &q.ask);
     PL_TRY(status);
@@ -289,7 +288,6 @@ const cli_verb verb_top = {
     .name = "top",
     .usage = "top --run RUN",
     .help = "watch a running job on one screen",
-    .options = options,
-    .n_options = CLI_COUNT(options),
+    CLI_TABLE(options),
     .notes = "q quits. If the output is not a terminal, the screen is printed once.",
     .run = run_top};

@@ -167,22 +167,22 @@ static const cli_option options[] = {
             "folder of the run (default: pathloom-run); the same command resumes it"),
     CLI_KEY("workers", train_request, settings, "N", "workers.count",
             "number of workers; 0: one per GPU or processor"),
-    CLI_OPTION("page", CLI_FLAG, train_request, page, NULL,
-               "show the run in a browser while this command runs; the address is "
-               "printed"),
-    CLI_OPTION("dry-run", CLI_FLAG, train_request, dry, NULL,
-               "only print the plan, with the paths and modules that are dropped or "
-               "added"),
+    CLI_OPTION(
+        "page", CLI_FLAG, train_request, page, NULL,
+        "show the run in a browser while this command runs; the address is printed"),
+    CLI_OPTION(
+        "dry-run", CLI_FLAG, train_request, dry, NULL,
+        "only print the plan, with the paths and modules that are dropped or added"),
     CLI_OPTION("for", CLI_TEXT, train_request, dial.time, "TIME",
                "choose model, paths and training so that the whole command takes this "
                "time on this machine: 90s, 15min, 2h; --set overrides single keys"),
     CLI_OPTION("tokens", CLI_TEXT, train_request, dial.tokens, "N",
                "choose model, paths and training for this number of training tokens, "
                "including those of the base model"),
-    CLI_OPTION("link", CLI_TEXT, train_request, dial.link, "RATE",
-               "choose how much the workers send, so that links of this rate (500kbit, "
-               "5mbit; in each direction) do not slow them down; --set overrides "
-               "single keys"),
+    CLI_OPTION(
+        "link", CLI_TEXT, train_request, dial.link, "RATE",
+        "choose how much the workers send, so that links of this rate (500kbit, 5mbit; "
+        "in each direction) do not slow them down; --set overrides single keys"),
     CLI_SETTINGS(train_request, settings,
                  "set any key; may be repeated; `pathloom init` lists the keys"),
 };
@@ -201,9 +201,9 @@ static pl_status run_train(int argc, char **argv)
                              .n_sets = t.settings.n};
     pl_status status = run_open(&ask, &r);
     if (status == PL_OK && t.dry && (train_dial_is_set(&t.dial) || t.dial.link)) {
-        status = pl_fail(PL_ERR_USAGE,
-                         "--dry-run measures nothing, but --for, --tokens and --link "
-                         "need measurements; leave them out");
+        status =
+            pl_fail(PL_ERR_USAGE, "--dry-run measures nothing, but --for, --tokens and "
+                                  "--link need measurements; leave them out");
     } else if (status == PL_OK && t.dry) {
         status = run_find_device(&r);
         if (status == PL_OK)
@@ -239,15 +239,12 @@ const cli_verb verb_train = {
              "[--set KEY=VALUE]",
     .help =
         "train a mixture of paths; without arguments, on text that this machine has",
-    .options = options,
-    .n_options = CLI_COUNT(options),
-    .notes =
-        "RUN.yaml is a configuration; `pathloom init` writes one.\n\n"
-        "After Ctrl+C, TERM, USR1, USR2 or HUP (a dropped connection) the workers "
-        "finish "
-        "their tasks, and the job ends; the exit code is 130, and the same command "
-        "continues the run. A second Ctrl+C stops at once and loses no committed "
-        "version. Under nohup, HUP is ignored.",
+    CLI_TABLE(options),
+    .notes = "RUN.yaml is a configuration; `pathloom init` writes one.\n\n"
+             "After Ctrl+C, TERM, USR1, USR2 or HUP (a dropped connection) the workers "
+             "finish their tasks, and the job ends; the exit code is 130, and the same "
+             "command continues the run. A second Ctrl+C stops at once and loses no "
+             "committed version. Under nohup, HUP is ignored.",
     .most_words = 1,
     .computes = true,
     .run = run_train};

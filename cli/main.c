@@ -3,7 +3,6 @@
 #include "cli/store_call.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 const cli_verb *const cli_verbs[] = {
@@ -72,11 +71,10 @@ static int unknown_verb(const char *word)
     for (size_t i = 0; i < cli_n_verbs; i++)
         names[i] = cli_verbs[i]->name;
     const char *near = pl_nearest(word, names, cli_n_verbs);
-    if (near)
-        return cli_fail(
-            pl_fail(PL_ERR_USAGE, "unknown verb `%s`; did you mean `%s`?", word, near));
     return cli_fail(
-        pl_fail(PL_ERR_USAGE, "unknown verb `%s`; see pathloom --help", word));
+        near
+            ? pl_fail(PL_ERR_USAGE, "unknown verb `%s`; did you mean `%s`?", word, near)
+            : pl_fail(PL_ERR_USAGE, "unknown verb `%s`; see pathloom --help", word));
 }
 
 static int run_verb(int argc, char **argv)

@@ -224,11 +224,10 @@ pl_status cli_read_select(const char *text, const char *at, bool *best)
 {
     *best = text && strcmp(text, "best") == 0;
     if (*best && at)
-        return pl_fail(
-            PL_ERR_USAGE,
-            "--select best and --at %.40s name different versions; leave one "
-            "of them out",
-            at);
+        return pl_fail(PL_ERR_USAGE,
+                       "--select best and --at %.40s name different versions; leave "
+                       "one of them out",
+                       at);
     if (!text || *best || strcmp(text, "head") == 0)
         return PL_OK;
     return pl_fail(PL_ERR_USAGE, "--select takes head or best, not `%.40s`", text);

@@ -98,6 +98,9 @@ typedef struct cli_verb {
     void (*explain)(int argc, char **argv);
 } cli_verb;
 
+/* The fields `options` and `n_options` of a verb. */
+#define CLI_TABLE(table) .options = table, .n_options = CLI_COUNT(table)
+
 /* Reads the command line. Sets those fields of `into` that belong to the given options;
  * other fields stay unchanged. `words` may be NULL if the verb accepts no words. The
  * sentence of ERR_USAGE says what is wrong. */

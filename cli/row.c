@@ -6,8 +6,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
 enum { SHORT_HASH = 12 };
 
@@ -175,12 +173,8 @@ void row_hash(row *r, const char *key, const pl_hash *hash, const char *format)
 
 void row_date(row *r, const char *key, int64_t wall_ms, const char *format)
 {
-    char text[64];
-    struct tm parts;
-    time_t seconds = (time_t)(wall_ms / 1000);
-    if (!gmtime_r(&seconds, &parts) ||
-        !strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S UTC", &parts))
-        pl_copy_text(text, sizeof text, "?");
+    char text[PL_TIME_TEXT] = "?";
+    pl_format_time(wall_ms / 1000, false, text);
     put_counted(r, key, wall_ms, text, format);
 }
 

@@ -53,17 +53,16 @@ pl_status store_bisect(store_call *call)
 {
     pl_run r = {.lock = -1};
     evaluation_text text = {0};
-    const char *run = call->values[STORE_OPT_RUN], *on = call->values[STORE_OPT_ON];
+    const char *on = call->values[STORE_OPT_ON];
     bisect_wish wish = {.arm = call->values[STORE_OPT_ARM],
                         .domain = call->values[STORE_OPT_DOMAIN],
                         .text = on ? &text : NULL};
     bisect_result result = {.versions.n_items = 0};
     pl_status status = PL_OK;
     if (call->values[STORE_OPT_STORE])
-        return pl_fail(PL_ERR_USAGE,
-                       "store bisect needs --run instead of --store: the run has the "
-                       "held-out text and the tokenizer");
-    PL_TRY(run_look(run ? run : "pathloom-run", &r));
+        return pl_fail(PL_ERR_USAGE, "store bisect needs --run instead of --store: the "
+                                     "run has the held-out text and the tokenizer");
+    PL_TRY(run_look(call->values[STORE_OPT_RUN], &r));
     PL_TRY(store_option_int(call, STORE_OPT_FROM, -1, 0, &wish.from));
     PL_TRY(store_option_int(call, STORE_OPT_TO, -1, 0, &wish.to));
     PL_TRY(on ? evaluation_read_text(&r, on, &text) : evaluation_open_valid(&r));

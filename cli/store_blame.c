@@ -52,10 +52,9 @@ static void print_contributor(row *r, store_call *call, const pl_module_at *at,
     if (call->json) {
         pl_json *list = pl_json_array();
         for (size_t i = 0; i < p->samples.n; i++) {
-            pl_json *pair = pl_json_array();
-            pl_json_push(pair, pl_json_make_int((int64_t)p->samples.at[i].first));
-            pl_json_push(pair, pl_json_make_int((int64_t)p->samples.at[i].end));
-            pl_json_push(list, pair);
+            pl_json_push(list,
+                         pl_json_list(pl_json_make_int((int64_t)p->samples.at[i].first),
+                                      pl_json_make_int((int64_t)p->samples.at[i].end)));
         }
         pl_json_set(r->json, "ranges", list);
     }
@@ -100,8 +99,7 @@ pl_status store_blame(store_call *call)
                            call->values[STORE_OPT_HISTORY] != NULL, &b));
     PL_TRY(pl_blame_find_text(call->store, at.module, documents, &b));
     if (documents && !call->values[STORE_OPT_STORE]) {
-        const char *folder = call->values[STORE_OPT_RUN];
-        PL_TRY(run_look(folder ? folder : "pathloom-run", &run));
+        PL_TRY(run_look(call->values[STORE_OPT_RUN], &run));
         PL_TRY(run_load_tokenizer(&run, &tokenizer));
     }
     for (size_t i = 0; i < b.n; i++) {

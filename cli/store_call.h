@@ -71,6 +71,7 @@ typedef struct store_call {
     size_t n_tags;
 } store_call;
 
+typedef pl_status store_run(store_call *call);
 typedef struct store_verb {
     /* for example "diff", "A B", and one line of help */
     const char *name, *words, *help;
@@ -80,7 +81,7 @@ typedef struct store_verb {
      * 1 << store_option */
     unsigned takes;
     bool reads; /* the store must be opened for reading before `run` */
-    pl_status (*run)(store_call *call);
+    store_run *run;
 } store_verb;
 extern const store_verb store_verbs[];
 extern const size_t n_store_verbs;
@@ -105,15 +106,10 @@ pl_status store_refuse_part(const char *folder);
 
 pl_status look_at_tags(store_call *call);
 
-pl_status store_ls(store_call *call);
-pl_status store_log(store_call *call);
-pl_status store_show(store_call *call);
-pl_status store_stat(store_call *call);
-pl_status store_du(store_call *call);
-pl_status store_diff(store_call *call);
-pl_status store_tag(store_call *call);
-pl_status store_merge(store_call *call);
-pl_status store_rollback(store_call *call);
+store_run store_ls, store_log, store_show, store_stat, store_du, store_diff, store_tag,
+    store_merge, store_rollback, store_gc, store_fsck, store_blame, store_bisect,
+    store_verify, store_cat, store_init, store_pack, store_backup, store_restore,
+    store_push, store_pull;
 /* store_tag.c: ERR_USAGE if a tag cannot have this name. */
 pl_status store_check_tag_name(pl_store *store, const char *name);
 /* ERR_EXISTS if a tag with this name exists and --force was not given. */
@@ -122,17 +118,5 @@ pl_status store_check_new_tag(const store_call *call, pl_store *store,
 /* Stores the tag, or removes it if `bytes` is empty. `store` is a reader. */
 pl_status store_keep_tag(const store_call *call, pl_store *store, const char *name,
                          const pl_buf *bytes);
-pl_status store_gc(store_call *call);
-pl_status store_fsck(store_call *call);
-pl_status store_blame(store_call *call);
-pl_status store_bisect(store_call *call);
 /* Draws the descent of a version, for `log --graph`. */
 pl_status store_graph(store_call *call, const char *module, uint64_t number);
-pl_status store_verify(store_call *call);
-pl_status store_cat(store_call *call);
-pl_status store_init(store_call *call);
-pl_status store_pack(store_call *call);
-pl_status store_backup(store_call *call);
-pl_status store_restore(store_call *call);
-pl_status store_push(store_call *call);
-pl_status store_pull(store_call *call);

@@ -51,15 +51,13 @@ pl_status store_refuse_overlap(const store_call *call, const char *other)
     return PL_OK;
 }
 
-typedef struct first_problem {
-    char text[512];
-} first_problem;
+enum { PROBLEM_MAX = 512 };
 
 static void note_first_problem(void *context, const char *sentence)
 {
-    first_problem *p = context;
-    if (!p->text[0])
-        pl_copy_text(p->text, sizeof p->text, sentence);
+    char *first = context;
+    if (!first[0])
+        pl_copy_text(first, PROBLEM_MAX, sentence);
 }
 
 /* Checks the store completely; with `bytes`, also the bytes of its chunks. The sentence
@@ -67,17 +65,17 @@ static void note_first_problem(void *context, const char *sentence)
 static pl_status check_copy(const char *folder, bool bytes, pl_audit_report *report)
 {
     pl_store *store = NULL;
-    first_problem problem = {{0}};
+    char problem[PROBLEM_MAX] = "";
     PL_CHECK(pl_store_open(folder, PL_STORE_READ, &store));
     pl_status status =
-        pl_store_audit(store, bytes, note_first_problem, &problem, report);
+        pl_store_audit(store, bytes, note_first_problem, problem, report);
     pl_store_close(&store);
     if (status == PL_OK && report->n_problems > 0)
-        status = pl_fail(PL_ERR_DAMAGED,
-                         "%s is damaged in %llu places (`pathloom store fsck --store "
-                         "%s` lists them); the first is: %s",
-                         folder, (unsigned long long)report->n_problems, folder,
-                         problem.text);
+        status =
+            pl_fail(PL_ERR_DAMAGED,
+                    "%s is damaged in %llu places (`pathloom store fsck --store "
+                    "%s` lists them); the first is: %s",
+                    folder, (unsigned long long)report->n_problems, folder, problem);
     return status;
 }
 

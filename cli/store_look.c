@@ -15,56 +15,85 @@ typedef struct look {
 
 /* ---- ls: the first pass collects all names, the second prints those that were asked
  * for ---- */
-static pl_status note_store_name(look *q, const char *name)
+static bool is_noted(look *q, const char *name)
 {
-    pl_module_set_add(&q->names, name, 0);
-    return PL_OK;
+    if (q->noting)
+        pl_module_set_add(&q->names, name, 0);
+    return q->noting;
+}
+
+/* Begins a row with the item's name. */
+static row begin_item(const look *q, const char *kind, const char *name)
+{
+    row r = row_begin(q->json);
+    r.width = q->width;
+    row_text(&r, kind, name, "%-*s");
+    return r;
 }
 
 static pl_status list_head(void *context, const pl_version *v)
 {
     look *q = context;
     uint64_t bytes;
-    if (q->noting)
-        return note_store_name(q, v->module);
+    if (is_noted(q, v->module))
+        return PL_OK;
     PL_CHECK(pl_store_blob_bytes(q->store, &v->params, &bytes));
-    print_head(q->json, v, bytes, q->width);
+    row r = begin_item(q, "module", v->module);
+    row_count(&r, "version", v->number, "  version %-6s");
+    row_hash(&r, "hash", &v->params, " %s");
+    row_int(&r, "contributions", v->n_contributions, "  %3s contributions");
+    row_bytes(&r, "bytes", bytes, "  %10s");
+    row_age(&r, "wall_ms", v->wall_ms, "  %s ago");
+    row_finish(&r);
     return PL_OK;
 }
 
 static pl_status list_path(void *context, const pl_path_state *p)
 {
     look *q = context;
-    if (q->noting)
-        return note_store_name(q, p->name);
-    print_path(q->json, p, q->width);
+    if (is_noted(q, p->name))
+        return PL_OK;
+    row r = begin_item(q, "path", p->name);
+    row_int(&r, "phase", p->phase, "  phase %-5s");
+    row_count(&r, "samples", p->work.n_samples, " %8s samples");
+    row_tokens(&r, "tokens", p->work.n_tokens, "  %7s tokens");
+    row_real(&r, "loss", p->work.loss, "  loss %8.4f");
+    row_seconds(&r, "seconds", p->work.seconds, "  %8s");
+    row_hash(&r, "moments", &p->moments, NULL);
+    if (p->repeats > 0)
+        row_int(&r, "repeats", p->repeats, "  state %s phases old");
+    row_text(&r, "worker", p->worker, "  last by %s");
+    row_finish(&r);
     return PL_OK;
 }
 
 static pl_status list_object(void *context, const pl_object *o)
 {
     look *q = context;
-    if (q->noting)
-        return note_store_name(q, o->name);
-    print_object(q->json, o, q->width);
+    if (is_noted(q, o->name))
+        return PL_OK;
+    row r = begin_item(q, "object", o->name);
+    row_hash(&r, "hash", &o->blob, "  %s");
+    row_bytes(&r, "bytes", o->bytes, "  %10s");
+    row_finish(&r);
     return PL_OK;
 }
 
 static pl_status list_ref_row(void *context, const char *name, const char *target)
 {
     look *q = context;
-    if (q->noting)
-        return note_store_name(q, name);
-    print_ref(q->json, name, target, q->width);
+    if (is_noted(q, name))
+        return PL_OK;
+    row r = begin_item(q, "ref", name);
+    row_text(&r, "target", target, "  %s");
+    row_finish(&r);
     return PL_OK;
 }
 
 static pl_status list_tag(void *context, const pl_snapshot *tag)
 {
     look *q = context;
-    if (q->noting)
-        return note_store_name(q, tag->name);
-    if (pl_starts_with(tag->name, q->prefix))
+    if (!is_noted(q, tag->name) && pl_starts_with(tag->name, q->prefix))
         print_tag(q->json, tag, q->width, false);
     return PL_OK;
 }
@@ -333,18 +362,47 @@ pl_status store_log(store_call *call)
 
 pl_status store_stat(store_call *call)
 {
-    pl_store_stats stats;
-    PL_CHECK(pl_store_count(call->store, &stats));
-    print_stats(call->json, call->store, &stats);
+    pl_store_stats s;
+    PL_CHECK(pl_store_count(call->store, &s));
+    row r = row_begin(call->json);
+    row_count(&r, "modules", s.n_modules, "modules     %s\n");
+    row_count(&r, "versions", s.n_versions, "versions    %s\n");
+    row_count(&r, "blobs", s.n_blobs, "blobs       %s");
+    row_bytes(&r, "blob_bytes", s.blob_bytes, ", %s\n");
+    row_count(&r, "chunks", s.n_chunks, "chunks      %s");
+    row_bytes(&r, "chunk_bytes", s.chunk_bytes, ", %s\n");
+    row_bytes(&r, "stored_bytes", s.stored_bytes, "compressed  %s\n");
+    row_bytes(&r, "disk_bytes", s.disk_bytes, "on disk     %s\n");
+    row_count(&r, "sequence", pl_store_sequence(call->store), "commits     %s");
+    row_count(&r, "epoch", pl_store_epoch(call->store), ", epoch %s");
+    row_finish(&r);
     return PL_OK;
 }
 
 pl_status store_du(store_call *call)
 {
+    static const char *const texts[PL_USES] = {
+        [PL_USE_HEADS] = "newest versions",
+        [PL_USE_TAGS] = "other versions that tags name",
+        [PL_USE_PATHS] = "states of paths (moments of the optimizer)",
+        [PL_USE_OBJECTS] = "data shards, routers, definitions",
+        [PL_USE_PENDING] = "updates that wait for a merge",
+        [PL_USE_MOMENTUM] = "states of the outer optimizer",
+        [PL_USE_HISTORY] = "older versions, which `pathloom store gc` frees",
+        [PL_USE_CHANGES] = "changes between versions (codec.down)",
+        [PL_USE_UPDATES] = "merged updates that were kept",
+        [PL_USE_OTHER] = "bases of compressed chunks, copies of chunks"};
+    static const char *const names[] = {"data", "cache", "log", "tensorboard"};
     pl_store_usage usage;
     PL_CHECK(pl_store_use(call->store, &usage));
-    print_usage(call->json, &usage);
-    static const char *const names[] = {"data", "cache", "log", "tensorboard"};
+    for (int use = 0; use < PL_USES; use++) {
+        row r = row_begin(call->json);
+        row_text(&r, "use", pl_use_name((pl_use)use), "%-9s");
+        row_bytes(&r, "bytes", usage.bytes[use], " %10s");
+        row_count(&r, "blobs", usage.n[use], "  %6s blobs");
+        row_say(&r, "  %s", texts[use]);
+        row_finish(&r);
+    }
     /* the run's folders beside the store: token files, workers' data shards, logs */
     char run[PL_PATH_MAX], folder[PL_PATH_MAX];
     for (size_t i = 0; !call->values[STORE_OPT_STORE] && i < CLI_COUNT(names); i++) {

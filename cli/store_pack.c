@@ -5,14 +5,10 @@
 
 enum { PACK_BYTES = 64 << 20 };
 
-/* Bytes of all chunks: uncompressed; before, after: as stored. */
-typedef struct packed {
-    uint64_t chunk_bytes, before, after;
-} packed;
-
 pl_status store_pack(store_call *call)
 {
-    packed sum = {0, 0, 0};
+    /* bytes of all chunks: uncompressed, and as stored before and now */
+    uint64_t chunk_bytes = 0, stored_before = 0, stored = 0;
     pl_store_stats before, after;
     pl_store *store = NULL;
     pl_status status = PL_OK;
@@ -28,16 +24,15 @@ pl_status store_pack(store_call *call)
         PL_TRY(pl_store_compact(store));
         PL_TRY(pl_store_count(store, &after));
         pl_store_close(&store);
-        sum.chunk_bytes += after.chunk_bytes;
-        sum.before += before.stored_bytes;
-        sum.after += after.stored_bytes;
+        chunk_bytes += after.chunk_bytes;
+        stored_before += before.stored_bytes;
+        stored += after.stored_bytes;
     }
     row r = row_begin(call->json);
-    row_bytes(&r, "chunk_bytes", sum.chunk_bytes, "chunks of %s");
-    row_bytes(&r, "stored_bytes_before", sum.before, " took %s");
-    row_bytes(&r, "stored_bytes", sum.after, " and take %s");
-    row_real(&r, NULL,
-             sum.chunk_bytes ? 100 * (double)sum.after / (double)sum.chunk_bytes : 100,
+    row_bytes(&r, "chunk_bytes", chunk_bytes, "chunks of %s");
+    row_bytes(&r, "stored_bytes_before", stored_before, " took %s");
+    row_bytes(&r, "stored_bytes", stored, " and take %s");
+    row_real(&r, NULL, chunk_bytes ? 100 * (double)stored / (double)chunk_bytes : 100,
              ", %.1f %%");
     row_finish(&r);
 done:

@@ -1,58 +1,7 @@
-/* Prints what `pathloom store` shows, a function per kind (store_print.h). */
+/* Prints versions and tags for `pathloom store` (store_print.h). */
 #include "cli/store_print.h"
 
 #include <math.h>
-#include <string.h>
-
-/* ---- ls ---- */
-void print_head(bool json, const pl_version *v, uint64_t bytes, int width)
-{
-    row r = row_begin(json);
-    r.width = width;
-    row_text(&r, "module", v->module, "%-*s");
-    row_count(&r, "version", v->number, "  version %-6s");
-    row_hash(&r, "hash", &v->params, " %s");
-    row_int(&r, "contributions", v->n_contributions, "  %3s contributions");
-    row_bytes(&r, "bytes", bytes, "  %10s");
-    row_age(&r, "wall_ms", v->wall_ms, "  %s ago");
-    row_finish(&r);
-}
-
-void print_path(bool json, const pl_path_state *p, int width)
-{
-    row r = row_begin(json);
-    r.width = width;
-    row_text(&r, "path", p->name, "%-*s");
-    row_int(&r, "phase", p->phase, "  phase %-5s");
-    row_count(&r, "samples", p->work.n_samples, " %8s samples");
-    row_tokens(&r, "tokens", p->work.n_tokens, "  %7s tokens");
-    row_real(&r, "loss", p->work.loss, "  loss %8.4f");
-    row_seconds(&r, "seconds", p->work.seconds, "  %8s");
-    row_hash(&r, "moments", &p->moments, NULL);
-    if (p->repeats > 0)
-        row_int(&r, "repeats", p->repeats, "  state %s phases old");
-    row_text(&r, "worker", p->worker, "  last by %s");
-    row_finish(&r);
-}
-
-void print_object(bool json, const pl_object *o, int width)
-{
-    row r = row_begin(json);
-    r.width = width;
-    row_text(&r, "object", o->name, "%-*s");
-    row_hash(&r, "hash", &o->blob, "  %s");
-    row_bytes(&r, "bytes", o->bytes, "  %10s");
-    row_finish(&r);
-}
-
-void print_ref(bool json, const char *name, const char *target, int width)
-{
-    row r = row_begin(json);
-    r.width = width;
-    row_text(&r, "ref", name, "%-*s");
-    row_text(&r, "target", target, "  %s");
-    row_finish(&r);
-}
 
 void print_tag(bool json, const pl_snapshot *tag, int width, bool full)
 {
@@ -160,16 +109,41 @@ static void print_contributions(row *r, const pl_version *v, store_call *call)
     }
 }
 
-/* Prints one version as text, for `show` if `full` is true, otherwise for `log`. */
-static void print_version_text(store_call *call, const pl_version *v, uint64_t bytes,
-                               uint64_t momentum_bytes, bool full, version_notes notes)
+/* The text is for `show` if `full` is true, otherwise for `log`. */
+void print_version(store_call *call, const pl_version *v, uint64_t bytes,
+                   uint64_t momentum_bytes, bool full, version_notes notes)
 {
-    row r = row_begin(false);
+    row r = row_begin(call->json);
     uint64_t source;
     /* `stepped`: an outer step made this version, not a rollback or a merge. Version 0
      * may have no norm. */
     bool stepped =
         v->number > 0 && !pl_version_source(v, &source) && !pl_version_is_merged(v);
+    if (call->json) {
+        row_text(&r, "module", v->module, NULL);
+        row_count(&r, "version", v->number, NULL);
+        row_hash(&r, "hash", &v->params, NULL);
+        row_hash(&r, "parent", &v->parent, NULL);
+        print_contributions(&r, v, call);
+        row_text(&r, "method", v->method, NULL);
+        row_real(&r, "lr", v->lr, NULL);
+        row_real(&r, "momentum", v->outer_momentum, NULL);
+        row_hash(&r, "config", &v->config, NULL);
+        row_count(&r, "n_params", v->n_params, NULL);
+        row_real(&r, "params_norm", v->params_norm > 0 ? v->params_norm : NAN, NULL);
+        row_real(&r, "update_norm", stepped ? v->update_norm : NAN, NULL);
+        row_bytes(&r, "bytes", bytes, NULL);
+        row_hash(&r, "momentum_hash", &v->momentum, NULL);
+        row_bytes(&r, "momentum_bytes", momentum_bytes, NULL);
+        row_flag(&r, "collected", v->params_gone, NULL);
+        row_text(&r, "best_of", notes.best, NULL);
+        row_text(&r, "ended", notes.end, NULL);
+        row_text(&r, "tags", notes.tags, NULL);
+        row_count(&r, "sequence", v->sequence, NULL);
+        row_age(&r, "wall_ms", v->wall_ms, NULL);
+        row_finish(&r);
+        return;
+    }
     const pl_blend_method blend = pl_version_blend(v);
     bool has_norm = v->params_norm > 0;
     row_text(&r, NULL, v->module, full ? "module      %s\n" : "%s");
@@ -221,80 +195,4 @@ static void print_version_text(store_call *call, const pl_version *v, uint64_t b
     row_break(&r);
     print_contributions(&r, v, call);
     row_finish(&r);
-}
-
-void print_version(store_call *call, const pl_version *v, uint64_t bytes,
-                   uint64_t momentum_bytes, bool full, version_notes notes)
-{
-    uint64_t source;
-    bool stepped =
-        v->number > 0 && !pl_version_source(v, &source) && !pl_version_is_merged(v);
-    if (!call->json) {
-        print_version_text(call, v, bytes, momentum_bytes, full, notes);
-        return;
-    }
-    row r = row_begin(true);
-    row_text(&r, "module", v->module, NULL);
-    row_count(&r, "version", v->number, NULL);
-    row_hash(&r, "hash", &v->params, NULL);
-    row_hash(&r, "parent", &v->parent, NULL);
-    print_contributions(&r, v, call);
-    row_text(&r, "method", v->method, NULL);
-    row_real(&r, "lr", v->lr, NULL);
-    row_real(&r, "momentum", v->outer_momentum, NULL);
-    row_hash(&r, "config", &v->config, NULL);
-    row_count(&r, "n_params", v->n_params, NULL);
-    row_real(&r, "params_norm", v->params_norm > 0 ? v->params_norm : NAN, NULL);
-    row_real(&r, "update_norm", stepped ? v->update_norm : NAN, NULL);
-    row_bytes(&r, "bytes", bytes, NULL);
-    row_hash(&r, "momentum_hash", &v->momentum, NULL);
-    row_bytes(&r, "momentum_bytes", momentum_bytes, NULL);
-    row_flag(&r, "collected", v->params_gone, NULL);
-    row_text(&r, "best_of", notes.best, NULL);
-    row_text(&r, "ended", notes.end, NULL);
-    row_text(&r, "tags", notes.tags, NULL);
-    row_count(&r, "sequence", v->sequence, NULL);
-    row_age(&r, "wall_ms", v->wall_ms, NULL);
-    row_finish(&r);
-}
-
-/* ---- stat ---- */
-void print_stats(bool json, const pl_store *store, const pl_store_stats *s)
-{
-    row r = row_begin(json);
-    row_count(&r, "modules", s->n_modules, "modules     %s\n");
-    row_count(&r, "versions", s->n_versions, "versions    %s\n");
-    row_count(&r, "blobs", s->n_blobs, "blobs       %s");
-    row_bytes(&r, "blob_bytes", s->blob_bytes, ", %s\n");
-    row_count(&r, "chunks", s->n_chunks, "chunks      %s");
-    row_bytes(&r, "chunk_bytes", s->chunk_bytes, ", %s\n");
-    row_bytes(&r, "stored_bytes", s->stored_bytes, "compressed  %s\n");
-    row_bytes(&r, "disk_bytes", s->disk_bytes, "on disk     %s\n");
-    row_count(&r, "sequence", pl_store_sequence(store), "commits     %s");
-    row_count(&r, "epoch", pl_store_epoch(store), ", epoch %s");
-    row_finish(&r);
-}
-
-/* ---- du ---- */
-void print_usage(bool json, const pl_store_usage *usage)
-{
-    static const char *const texts[PL_USES] = {
-        [PL_USE_HEADS] = "newest versions",
-        [PL_USE_TAGS] = "other versions that tags name",
-        [PL_USE_PATHS] = "states of paths (moments of the optimizer)",
-        [PL_USE_OBJECTS] = "data shards, routers, definitions",
-        [PL_USE_PENDING] = "updates that wait for a merge",
-        [PL_USE_MOMENTUM] = "states of the outer optimizer",
-        [PL_USE_HISTORY] = "older versions, which `pathloom store gc` frees",
-        [PL_USE_CHANGES] = "changes between versions (codec.down)",
-        [PL_USE_UPDATES] = "merged updates that were kept",
-        [PL_USE_OTHER] = "bases of compressed chunks, copies of chunks"};
-    for (int use = 0; use < PL_USES; use++) {
-        row r = row_begin(json);
-        row_text(&r, "use", pl_use_name((pl_use)use), "%-9s");
-        row_bytes(&r, "bytes", usage->bytes[use], " %10s");
-        row_count(&r, "blobs", usage->n[use], "  %6s blobs");
-        row_say(&r, "  %s", texts[use]);
-        row_finish(&r);
-    }
 }

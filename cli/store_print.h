@@ -1,5 +1,5 @@
-/* Prints versions, paths, objects and refs for `pathloom store`, as text or as one line
- * of JSON per item. The JSON contains nothing that depends on the time of the call, so
+/* Prints versions and tags for `pathloom store`, as text or as one line of JSON per
+ * item. The JSON contains nothing that depends on the time of the call, so
  * two calls on an unchanged store print the same bytes. */
 #pragma once
 #include "home/home.h"
@@ -7,12 +7,8 @@
 #include "cli/store_call.h"
 #include "store/store.h"
 
-/* Each prints one line of `store ls`; `width`: of the column of names. */
-void print_head(bool json, const pl_version *version, uint64_t bytes, int width);
-void print_path(bool json, const pl_path_state *path, int width);
-void print_object(bool json, const pl_object *object, int width);
-void print_ref(bool json, const char *name, const char *target, int width);
-/* `full`: also prints the versions of the tag, which the JSON always has. */
+/* Prints a line of `store ls`. `width`: of the column of names. `full`: also prints the
+ * versions of the tag, which the JSON always has. */
 void print_tag(bool json, const pl_snapshot *tag, int width, bool full);
 
 /* Writes the path's name, as in "p01"; its number if the store lacks the definition of
@@ -32,6 +28,3 @@ typedef struct version_notes {
  * parameters; `momentum_bytes`: size of the momentum, or 0 if there is none. */
 void print_version(store_call *call, const pl_version *version, uint64_t bytes,
                    uint64_t momentum_bytes, bool full, version_notes notes);
-
-void print_stats(bool json, const pl_store *store, const pl_store_stats *stats);
-void print_usage(bool json, const pl_store_usage *usage);

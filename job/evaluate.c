@@ -64,7 +64,7 @@ typedef struct arm_source {
 static pl_status load_arm_path(void *context, int path, float *params)
 {
     const arm_source *s = context;
-    return pl_read_path_at(s->store, s->arm, s->topology, path, s->which, params);
+    return pl_read_path(s->store, s->arm, s->topology, path, s->which, params);
 }
 
 static pl_score *scores_of(evaluation *e, row_kind kind)
@@ -128,7 +128,7 @@ static pl_status score_ways(job *j, arm_source *source)
 static pl_status score_arm(job *j, row_kind kind, const pl_arm *arm,
                            const pl_topology *t)
 {
-    arm_source source = {j->store, arm, t, {NULL, j->e->wish.best}};
+    arm_source source = {j->store, arm, t, {.best = j->e->wish.best}};
     if (kind == ROW_ROUTER)
         source.which.at = j->versions;
     evaluation *e = j->e;
@@ -309,7 +309,7 @@ static pl_status check_base(job *j)
             "the run in %s has no base model yet; continue its training first",
             j->r->dir);
     if (status == PL_OK)
-        status = pl_read_path(j->store, &arm, t, 0, UINT64_MAX, j->params);
+        status = pl_read_path(j->store, &arm, t, 0, (pl_which){.at = NULL}, j->params);
     pl_topology_destroy(&t);
     pl_arm_clear(&arm);
     return status;

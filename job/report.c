@@ -423,7 +423,8 @@ static pl_status sample_path(sampling *s, const evaluation *e, int path)
         pl_tokens_copy(s->r->valid, d->first, (size_t)n, prompt);
         label = pl_tokens_domain(s->r->valid, d->domain);
     }
-    PL_CHECK(pl_read_path(s->store, &s->arm, s->topology, path, UINT64_MAX, s->params));
+    PL_CHECK(pl_read_path(s->store, &s->arm, s->topology, path, (pl_which){.at = NULL},
+                          s->params));
     PL_CHECK(pl_model_load(s->model, s->params));
     PL_CHECK(pl_tokenizer_decode(s->tokenizer, prompt, (size_t)n, &text));
     pl_buf_printf(&text, " [...] ");

@@ -94,9 +94,9 @@ int pathloom_model_open_folder(const char *folder,
     PL_TRY(lib_given(folder, "folder"));
     PL_TRY(take_options(m, options ? options : &none));
     PL_TRY(pl_import_open(folder, &m->import));
-    m->mix.arm.shape = *pl_import_shape(m->import);
+    m->mix.arm.shape = pl_import_describe(m->import)->shape;
     PL_TRY(pl_topology_create(&m->mix.arm.shape, &one_path, &m->mix.topology));
-    const char *tokenizer = pl_import_tokenizer(m->import);
+    const char *tokenizer = pl_import_describe(m->import)->tokenizer;
     if (!tokenizer[0])
         PL_TRY(pl_fail(PL_ERR_NOT_FOUND,
                        "there is no tokenizer in %s; copy the model's tokenizer.model "
@@ -199,20 +199,8 @@ done:
 static pl_status append_prompt(const pathloom_model *m, const char *text, size_t len,
                                pl_buf *out)
 {
-    const int32_t bos = PL_TOKEN_BOS;
     PL_CHECK(check_text(text, len));
-    pl_buf_append(out, &bos, sizeof bos);
-    return pl_tokenizer_encode(m->mix.tokenizer, text, len, out);
-}
-
-static const int32_t *tokens_of(const pl_buf *buf)
-{
-    return (const int32_t *)(const void *)buf->data;
-}
-
-static int count_tokens(const pl_buf *buf)
-{
-    return (int)(buf->len / sizeof(int32_t));
+    return pl_prompt_encode(m->mix.tokenizer, text, len, out);
 }
 
 /* ---- the path that answers ---- */
@@ -351,12 +339,12 @@ int pathloom_generate(pathloom_model *m, const char *prompt, size_t len,
     if (result)
         memset(result, 0, sizeof *result);
     PL_TRY(append_prompt(m, prompt, len, &tokens));
-    PL_TRY(choose_path(m, tokens_of(&tokens), count_tokens(&tokens), &path));
+    PL_TRY(choose_path(m, pl_prompt_tokens(&tokens), pl_prompt_count(&tokens), &path));
     PL_TRY(find_answerer(m, path, &a));
     const pl_generator g = {a.decoder, m->mix.tokenizer, m->mix.arm.shape.vocab,
                             m->mix.arm.shape.context};
-    PL_TRY(pl_generate(&g, tokens_of(&tokens), count_tokens(&tokens), &how, emit, &l,
-                       &made));
+    PL_TRY(pl_generate(&g, pl_prompt_tokens(&tokens), pl_prompt_count(&tokens), &how,
+                       emit, &l, &made));
     if (!result)
         goto done;
     name_path(m, path, result->path);
@@ -386,8 +374,8 @@ int pathloom_score_text(pathloom_model *m, const char *text, size_t len,
     memset(score, 0, sizeof *score);
     PL_TRY(append_prompt(m, text, len, &tokens));
     pl_buf_append(&tokens, &eos, sizeof eos);
-    const int n = count_tokens(&tokens), first = prefix > 1 ? prefix : 1;
-    PL_TRY(choose_path(m, tokens_of(&tokens), n < prefix ? n : prefix, &path));
+    const int n = pl_prompt_count(&tokens), first = prefix > 1 ? prefix : 1;
+    PL_TRY(choose_path(m, pl_prompt_tokens(&tokens), n < prefix ? n : prefix, &path));
     PL_TRY(find_answerer(m, path, &a));
     /* Adds the losses of the tokens from `first` on. Windows slide by half of the
      * context, as in eval, and each target counts once (eval/scorer.h). */
@@ -401,7 +389,7 @@ int pathloom_score_text(pathloom_model *m, const char *text, size_t len,
                                              (uint32_t)context, (uint32_t)step);
         if (skip >= most)
             continue; /* no target of this window counts */
-        const int32_t *window = tokens_of(&tokens) + at;
+        const int32_t *window = pl_prompt_tokens(&tokens) + at;
         for (int i = 0; i < most; i++)
             targets[i] = i < skip ? -1 : window[1 + i];
         PL_TRY(pl_model_losses(a.model, window, targets, 1, most, losses));
@@ -411,13 +399,13 @@ int pathloom_score_text(pathloom_model *m, const char *text, size_t len,
     name_path(m, path, score->path);
     if (n > first) {
         score->n_tokens = (uint64_t)(n - first);
-        PL_TRY(pl_tokenizer_decode(m->mix.tokenizer, tokens_of(&tokens), (size_t)first,
-                                   &before));
-        PL_TRY(
-            pl_tokenizer_decode(m->mix.tokenizer, tokens_of(&tokens), (size_t)n, &all));
+        PL_TRY(pl_tokenizer_decode(m->mix.tokenizer, pl_prompt_tokens(&tokens),
+                                   (size_t)first, &before));
+        PL_TRY(pl_tokenizer_decode(m->mix.tokenizer, pl_prompt_tokens(&tokens),
+                                   (size_t)n, &all));
         score->n_bytes = all.len - before.len;
         for (int i = first; i < n; i++)
-            if (tokens_of(&tokens)[i] == PL_TOKEN_UNK)
+            if (pl_prompt_tokens(&tokens)[i] == PL_TOKEN_UNK)
                 score->n_bytes = 0; /* the text cannot be rebuilt from the tokens */
     }
     score->bits_per_byte =
@@ -444,8 +432,8 @@ int pathloom_route_text(pathloom_model *m, const char *text, size_t len,
                                      "open the mixture of a run"));
     PL_TRY(append_prompt(m, text, len, &tokens));
     PL_TRY(open_router(m, true));
-    PL_TRY(text_router_ask(m->explaining, tokens_of(&tokens), count_tokens(&tokens),
-                           &route));
+    PL_TRY(text_router_ask(m->explaining, pl_prompt_tokens(&tokens),
+                           pl_prompt_count(&tokens), &route));
     const int n = route.n_paths;
     if (!m->names) {
         m->names = pl_alloc((size_t)n * sizeof *m->names);

@@ -84,8 +84,9 @@ static pl_status read_update(const char *folder, measured_update *out)
                        "yet; wait until its first phase has ended",
                        arm.name));
     PL_TRY(alloc_update(out->n, &end));
-    PL_TRY(pl_read_path(store, &arm, t, 0, version - 1, out->values));
-    PL_TRY(pl_read_path(store, &arm, t, 0, version, end));
+    const uint64_t before = version - 1;
+    PL_TRY(pl_read_path(store, &arm, t, 0, (pl_which){.number = &before}, out->values));
+    PL_TRY(pl_read_path(store, &arm, t, 0, (pl_which){.number = &version}, end));
     for (size_t i = 0; i < out->n; i++)
         out->values[i] -= end[i];
     for (int slot = 0; slot < pl_topology_n_slots(t); slot++) {

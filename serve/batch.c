@@ -16,22 +16,18 @@
 #include "serve/prefix_cache.h"
 #include "serve/rerouting.h"
 #include "serve/sequence.h"
-#include <string.h>
 
 enum { READ = 512 };
 
 /* Place i of a batch holds the request that decodes in slot i. */
 typedef struct place {
     sequence sequence;
-    const pl_path *path; /* NULL: the model's own parameters */
-    int32_t *prompt;     /* a copy; freed and NULL when the prompt has been read */
-    int n_read;          /* number of the prompt's tokens that were read */
-    bool scored;         /* the request asks for scores of the prompt's tokens */
-    uint64_t number;     /* order of joining: prompts are read in this order */
-    double began;        /* time when reading the prompt began; 0: it has not begun */
-    void (*done)(void *context, pl_status status, const pl_generate_result *result);
-    pl_status (*wanted)(void *context);
-    void *context;
+    pl_batch_request asked; /* not its prompt, options and routes */
+    int32_t *prompt;        /* a copy; freed and NULL when the prompt has been read */
+    int n_read;             /* number of the prompt's tokens that were read */
+    bool scored;            /* the request asks for scores of the prompt's tokens */
+    uint64_t number;        /* order of joining: prompts are read in this order */
+    double began;     /* time when reading the prompt began; 0: it has not begun */
     double answering; /* time when the prompt had been read and the answer began */
     bool taken;       /* the place has a request */
     /* the place has no request, but its slot is used by the request of another place,
@@ -45,7 +41,6 @@ typedef struct place {
     int n_slots, n_moves;  /* n_moves: how often `moved` was called */
     bool scores;           /* the request asks for scores */
     void (*moved)(void *context, int from, int path);
-    pl_score_fn score;
 } place;
 
 struct pl_batch {
@@ -91,7 +86,7 @@ int pl_batch_active_on(const pl_batch *b, const pl_path *path)
     int n = 0;
     for (int i = 0; i < b->n_slots; i++) {
         const place *p = &b->places[i];
-        n += p->taken && !p->route && p->path == path;
+        n += p->taken && !p->route && p->asked.path == path;
         for (int k = 0; p->taken && k < p->n_slots; k++)
             n += p->paths[k] == path;
     }
@@ -111,7 +106,7 @@ void pl_batch_slot_state(const pl_batch *b, int slot, pl_batch_slot *out)
         return;
     const pl_generate_result *r = &p->sequence.result;
     *out = (pl_batch_slot){.busy = true,
-                           .path = p->path,
+                           .path = p->asked.path,
                            .n_prompt = r->n_prompt,
                            .n_read = p->n_read,
                            .max_tokens = p->sequence.options.max_tokens,
@@ -161,7 +156,7 @@ static void finish_place(pl_batch *b, place *p, pl_status status)
     close_route(b, p);
     p->taken = false;
     b->n_active--;
-    p->done(p->context, status, &result);
+    p->asked.done(p->asked.context, status, &result);
 }
 
 static void end_all(pl_batch *b, pl_status status)
@@ -196,7 +191,7 @@ static void take_slot_token(pl_batch *b, int slot, float *logits)
         const pl_reroute_trace *t = rerouting_trace(p->route);
         for (; p->n_moves < t->n; p->n_moves++)
             if (p->moved)
-                p->moved(p->context, t->spans[p->n_moves].from,
+                p->moved(p->asked.context, t->spans[p->n_moves].from,
                          t->spans[p->n_moves].path);
     }
     pl_status status = sequence_take(&p->sequence, b->chooser, logits, room);
@@ -213,9 +208,7 @@ static void take_place(pl_batch *b, place *p, const pl_batch_request *q)
     const size_t bytes = (size_t)q->n_prompt * sizeof *q->prompt;
     p->prompt = pl_alloc(bytes);
     memcpy(p->prompt, q->prompt, bytes);
-    p->done = q->done;
-    p->wanted = q->wanted;
-    p->context = q->context;
+    p->asked = *q;
     p->number = b->n_joined++;
     p->taken = true;
     b->n_active++;
@@ -225,7 +218,7 @@ static pl_status on_rerouted_score(void *context, const pl_token_score *score)
 {
     const place *p = context;
     rerouting_score(p->route, score);
-    return p->scores ? p->score(p->context, score) : PL_OK;
+    return p->scores ? p->asked.score(p->asked.context, score) : PL_OK;
 }
 
 static pl_status join_rerouted(pl_batch *b, const pl_batch_request *q, bool *taken)
@@ -233,9 +226,8 @@ static pl_status join_rerouted(pl_batch *b, const pl_batch_request *q, bool *tak
     pl_generate_options scored = *q->options;
     const int n = q->routes->n_paths;
     if (scored.prompt_scores)
-        return pl_fail(PL_ERR_USAGE,
-                       "a request with `route_every` cannot score the tokens of its "
-                       "prompt; leave out `echo`");
+        return pl_fail(PL_ERR_USAGE, "a request with `route_every` cannot score the "
+                                     "tokens of its prompt; leave out `echo`");
     int *slots = pl_alloc((size_t)n * sizeof *slots);
     for (int k = 0; k < n; k++) {
         slots[k] = prefix_cache_lend(b->prefixes, taken);
@@ -250,7 +242,6 @@ static pl_status join_rerouted(pl_batch *b, const pl_batch_request *q, bool *tak
     p->paths = pl_alloc((size_t)n * sizeof *p->paths);
     p->n_slots = n;
     p->scores = scored.scores;
-    p->score = q->score;
     p->moved = q->routes->moved;
     /* without a gate the scores give the losses that choose the path */
     scored.scores |= !q->routes->rule.gate;
@@ -304,7 +295,6 @@ pl_status pl_batch_join(pl_batch *b, const pl_batch_request *q)
         return status;
     }
     pl_decoder_use(b->decoder, match.slot, q->path);
-    p->path = q->path;
     p->sequence.score = q->score;
     p->sequence.score_context = q->context;
     p->sequence.result.n_known = p->n_read = match.n_known;
@@ -406,8 +396,8 @@ pl_status pl_batch_step(pl_batch *b)
     /* Ends requests whose clients have gone. */
     for (int i = 0; i < b->n_slots; i++) {
         place *p = &b->places[i];
-        const bool reads = p->taken && is_reading(p) && p->wanted;
-        const pl_status status = reads ? p->wanted(p->context) : PL_OK;
+        const bool reads = p->taken && is_reading(p) && p->asked.wanted;
+        const pl_status status = reads ? p->asked.wanted(p->asked.context) : PL_OK;
         if (status != PL_OK)
             finish_place(b, p, status);
     }

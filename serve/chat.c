@@ -2,8 +2,6 @@
 #include "serve/chat.h"
 #include "serve/serve.h"
 
-#include <string.h>
-
 enum { MESSAGES_MAX = 1024, MARKS_MAX = 5, STOPS_MAX = PL_STOPS - PL_STOP_MAX };
 
 typedef enum chat_role { CHAT_SYSTEM, CHAT_USER, CHAT_ASSISTANT } chat_role;
@@ -13,12 +11,6 @@ typedef struct chat_message {
     chat_role role;
     pl_buf text;
 } chat_message;
-
-/* The text of a prompt, in one or more parts. Between two parts the tokens EOS and BOS
- * are inserted. */
-typedef struct chat_prompt {
-    pl_buf text, ends; /* ends: size_t, where each part ends in `text` */
-} chat_prompt;
 
 typedef struct chat_request {
     const pl_chat_template *chat;
@@ -33,47 +25,36 @@ struct pl_chat_template {
     const char *name;
     const char *marks[MARKS_MAX]; /* texts that no message may contain */
     const char *stops[STOPS_MAX]; /* texts that end an answer */
-    pl_status (*write)(const chat_request *q, chat_prompt *out);
+    /* writes the text of the prompt, in parts that a NUL divides: EOS and BOS are
+     * inserted there */
+    pl_status (*write)(const chat_request *q, pl_buf *out);
+    /* for write_turns: texts before and after the role, after the message, and after
+     * the last message */
+    const char *turn[4];
 };
 
 /* ---- the templates ---- */
-static void end_part(chat_prompt *p)
+static void append_text(pl_buf *out, const pl_buf *text)
 {
-    pl_buf_append(&p->ends, &p->text.len, sizeof p->text.len);
+    pl_buf_append(out, text->data, text->len);
 }
 
-static void append_text(chat_prompt *p, const pl_buf *text)
-{
-    pl_buf_append(&p->text, text->data, text->len);
-}
-
-static pl_status write_chatml(const chat_request *q, chat_prompt *out)
+/* Writes each message between two texts, then the beginning of the answer. */
+static pl_status write_turns(const chat_request *q, pl_buf *out)
 {
     for (int i = 0; i < q->n; i++) {
-        pl_buf_printf(&out->text, "<|im_start|>%s\n", role_names[q->messages[i].role]);
+        pl_buf_printf(out, "%s%s%s", q->chat->turn[0], role_names[q->messages[i].role],
+                      q->chat->turn[1]);
         append_text(out, &q->messages[i].text);
-        pl_buf_printf(&out->text, "<|im_end|>\n");
+        pl_buf_printf(out, "%s", q->chat->turn[2]);
     }
-    pl_buf_printf(&out->text, "<|im_start|>assistant\n");
-    end_part(out);
-    return PL_OK;
-}
-
-static pl_status write_plain(const chat_request *q, chat_prompt *out)
-{
-    for (int i = 0; i < q->n; i++) {
-        pl_buf_printf(&out->text, "%s: ", role_names[q->messages[i].role]);
-        append_text(out, &q->messages[i].text);
-        pl_buf_printf(&out->text, "\n");
-    }
-    pl_buf_printf(&out->text, "assistant:");
-    end_part(out);
+    pl_buf_printf(out, "%s", q->chat->turn[3]);
     return PL_OK;
 }
 
 /* Writes the messages for Llama 2. The system's message is put into the user's first
  * turn. */
-static pl_status write_llama2(const chat_request *q, chat_prompt *out)
+static pl_status write_llama2(const chat_request *q, pl_buf *out)
 {
     const int first = q->messages[0].role == CHAT_SYSTEM ? 1 : 0;
     for (int i = first; i < q->n; i++)
@@ -86,29 +67,39 @@ static pl_status write_llama2(const chat_request *q, chat_prompt *out)
         return pl_fail(PL_ERR_USAGE, "the last of `messages` must be from the user");
     for (int i = first; i < q->n; i++) {
         if (q->messages[i].role == CHAT_ASSISTANT) {
-            pl_buf_printf(&out->text, " ");
+            pl_buf_printf(out, " ");
             append_text(out, &q->messages[i].text);
-            pl_buf_printf(&out->text, " ");
-            end_part(out);
+            pl_buf_append(out, " ", 2); /* with the NUL: this part ends */
             continue;
         }
-        pl_buf_printf(&out->text, "[INST] ");
+        pl_buf_printf(out, "[INST] ");
         if (i == first && first == 1) {
-            pl_buf_printf(&out->text, "<<SYS>>\n");
+            pl_buf_printf(out, "<<SYS>>\n");
             append_text(out, &q->messages[0].text);
-            pl_buf_printf(&out->text, "\n<</SYS>>\n\n");
+            pl_buf_printf(out, "\n<</SYS>>\n\n");
         }
         append_text(out, &q->messages[i].text);
-        pl_buf_printf(&out->text, " [/INST]");
+        pl_buf_printf(out, " [/INST]");
     }
-    end_part(out);
     return PL_OK;
 }
 
 static const pl_chat_template templates[] = {
-    {"chatml", {"<|im_start|>", "<|im_end|>"}, {"<|im_end|>"}, write_chatml},
-    {"llama2", {"[INST]", "[/INST]", "<<SYS>>", "<</SYS>>"}, {NULL}, write_llama2},
-    {"plain", {NULL}, {"\nuser:", "\nsystem:"}, write_plain},
+    {"chatml",
+     {"<|im_start|>", "<|im_end|>"},
+     {"<|im_end|>"},
+     write_turns,
+     {"<|im_start|>", "\n", "<|im_end|>\n", "<|im_start|>assistant\n"}},
+    {"llama2",
+     {"[INST]", "[/INST]", "<<SYS>>", "<</SYS>>"},
+     {NULL},
+     write_llama2,
+     {NULL}},
+    {"plain",
+     {NULL},
+     {"\nuser:", "\nsystem:"},
+     write_turns,
+     {"", ": ", "\n", "assistant:"}},
 };
 enum { N_TEMPLATES = sizeof templates / sizeof *templates };
 
@@ -184,8 +175,7 @@ static pl_status read_message(const pl_json *value, const pl_chat_template *chat
     if (i > CHAT_ASSISTANT)
         return pl_fail(PL_ERR_USAGE, "`role` must be system, user or assistant");
     out->role = (chat_role)i;
-    for (const char *key = pl_json_next_key(value, NULL); key;
-         key = pl_json_next_key(value, key))
+    for (const char *key = NULL; (key = pl_json_next_key(value, key));)
         if (strcmp(key, "role") != 0 && strcmp(key, "content") != 0 &&
             strcmp(key, "name") != 0)
             PL_CHECK(pl_completion_foreign_key(key, pl_json_get(value, key)));
@@ -214,7 +204,7 @@ static pl_status read_chat_key(void *context, const char *key, const pl_json *va
 {
     static const char *const others[] = {"prompt", "echo", "best_of"};
     chat_request *q = context;
-    if (pl_completion_is_null(value))
+    if (pl_json_is_null(value))
         return PL_OK;
     if (strcmp(key, "messages") == 0) {
         const size_t n = pl_json_count(value);
@@ -252,8 +242,7 @@ pl_status pl_chat_parse(const pl_chat_template *chat, const pl_tokenizer *tokeni
                         const char *body, size_t len, pl_completion *out)
 {
     chat_request q = {.chat = chat, .completion = out};
-    chat_prompt prompt = {.text = {0}};
-    pl_buf tokens = {0};
+    pl_buf prompt = {0}, tokens = {0};
     pl_completion_defaults(out);
     out->chat = true;
     /* longer than any context, so an answer may fill the context */
@@ -272,33 +261,28 @@ pl_status pl_chat_parse(const pl_chat_template *chat, const pl_tokenizer *tokeni
     for (int i = 0; i < STOPS_MAX && chat->stops[i]; i++)
         out->options.stop[at++] = pl_strdup(chat->stops[i]);
     PL_TRY(chat->write(&q, &prompt));
-    /* A prompt of one part becomes a text; a prompt of several parts becomes tokens,
-     * with EOS and BOS between the parts. */
-    const int32_t bos = PL_TOKEN_BOS, eos = PL_TOKEN_EOS;
-    const char *text = (const char *)prompt.text.data;
-    const size_t *ends = (const size_t *)(const void *)prompt.ends.data;
-    const size_t n = prompt.ends.len / sizeof *ends;
+    /* a prompt of one part becomes a text; a prompt of several parts becomes tokens */
+    const int32_t eos = PL_TOKEN_EOS;
+    const char *part = pl_buf_text(&prompt), *end = part + prompt.len;
     pl_completion_prompt *to = out->prompts = pl_alloc(sizeof *out->prompts);
     out->n_prompts = 1;
-    for (size_t i = 0, begin = 0; n != 1 && i < n; begin = ends[i++]) {
-        pl_buf_append(&tokens, &bos, sizeof bos);
-        PL_TRY(pl_tokenizer_encode(tokenizer, text + begin, ends[i] - begin, &tokens));
-        if (i + 1 < n)
-            pl_buf_append(&tokens, &eos, sizeof eos);
-    }
-    if (n == 1) {
-        to->text = pl_alloc(prompt.text.len + 1);
-        memcpy(to->text, text, prompt.text.len);
+    if (part + strlen(part) == end) {
+        to->text = pl_strdup(part);
     } else {
+        for (;; part += strlen(part) + 1) {
+            PL_TRY(pl_prompt_encode(tokenizer, part, strlen(part), &tokens));
+            if (part + strlen(part) == end)
+                break;
+            pl_buf_append(&tokens, &eos, sizeof eos);
+        }
         to->tokens = pl_alloc(tokens.len);
         memcpy(to->tokens, tokens.data, tokens.len);
-        to->n_tokens = (int)(tokens.len / sizeof bos);
+        to->n_tokens = pl_prompt_count(&tokens);
     }
     PL_TRY(pl_completion_check(out));
 done:
     pl_buf_destroy(&tokens);
-    pl_buf_destroy(&prompt.text);
-    pl_buf_destroy(&prompt.ends);
+    pl_buf_destroy(&prompt);
     for (int i = 0; i < q.n; i++)
         pl_buf_destroy(&q.messages[i].text);
     pl_free(q.messages);

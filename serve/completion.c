@@ -3,7 +3,6 @@
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
-#include <string.h>
 
 /* The values of keys that a request leaves out. They are OpenAI's, except that the seed
  * is 0, so that equal requests get equal answers. */
@@ -128,16 +127,14 @@ static pl_status read_bias(const pl_json *value, pl_completion *c)
     size_t n = 0;
     if (!pl_json_is_object(value))
         return wrong_value("logit_bias", wanted);
-    for (const char *key = pl_json_next_key(value, NULL); key;
-         key = pl_json_next_key(value, key))
+    for (const char *key = NULL; (key = pl_json_next_key(value, key));)
         n++;
     if (n > PL_BIAS_MAX)
         return pl_fail(PL_ERR_USAGE, "`logit_bias` has %zu tokens; give at most %d", n,
                        (int)PL_BIAS_MAX);
     c->bias = pl_alloc((n > 0 ? n : 1) * sizeof *c->bias);
     c->options.bias = c->bias;
-    for (const char *key = pl_json_next_key(value, NULL); key;
-         key = pl_json_next_key(value, key)) {
+    for (const char *key = NULL; (key = pl_json_next_key(value, key));) {
         int64_t token = 0;
         double bias = 0;
         if (pl_parse_int(key, &token) != PL_OK || token < 0 || token > INT32_MAX)
@@ -157,16 +154,13 @@ static pl_status read_stream_options(const pl_json *value, pl_completion *c)
     if (!pl_json_is_object(value))
         return wrong_value("stream_options", "an object");
     c->stream_options = true;
-    for (const char *key = pl_json_next_key(value, NULL); key;
-         key = pl_json_next_key(value, key)) {
+    for (const char *key = NULL; (key = pl_json_next_key(value, key));) {
         bool *to = strcmp(key, "include_usage") == 0         ? &c->include_usage
                    : strcmp(key, "include_obfuscation") == 0 ? &ignored
                                                              : NULL;
         if (!to)
             PL_CHECK(pl_completion_foreign_key(key, pl_json_get(value, key)));
-        if (!to)
-            continue;
-        if (!pl_json_bool(pl_json_get(value, key), to))
+        else if (!pl_json_bool(pl_json_get(value, key), to))
             return wrong_value(key, "true or false");
     }
     return PL_OK;
@@ -302,7 +296,7 @@ pl_status pl_completion_foreign_key(const char *name, const pl_json *value)
         pl_buf text = {0};
         pl_json_write(value, 0, &text);
         const bool asks =
-            !pl_completion_is_null(value) && foreign_keys[i].neutral &&
+            !pl_json_is_null(value) && foreign_keys[i].neutral &&
             !pl_lists_word(foreign_keys[i].neutral, '|', pl_buf_text(&text));
         pl_buf_destroy(&text);
         return asks
@@ -351,26 +345,16 @@ pl_status pl_completion_read_key(const char *name, const pl_json *value,
     return PL_OK;
 }
 
-bool pl_completion_is_null(const pl_json *value)
-{
-    double number;
-    bool yes;
-    return !pl_json_is_array(value) && !pl_json_is_object(value) &&
-           !pl_json_text(value, NULL) && !pl_json_number(value, &number) &&
-           !pl_json_bool(value, &yes);
-}
-
 pl_status pl_completion_check(pl_completion *c)
 {
     pl_generate_options *o = &c->options;
     if (!c->prompts)
         return wrong_value("prompt", "given");
     if (c->n_prompts * c->n > PL_CHOICES_MAX)
-        return pl_fail(
-            PL_ERR_USAGE,
-            "%d prompts with `n` = %d are %d answers; one request may ask for at "
-            "most %d",
-            c->n_prompts, c->n, c->n_prompts * c->n, (int)PL_CHOICES_MAX);
+        return pl_fail(PL_ERR_USAGE,
+                       "%d prompts with `n` = %d are %d answers; one request may ask "
+                       "for at most %d",
+                       c->n_prompts, c->n, c->n_prompts * c->n, (int)PL_CHOICES_MAX);
     if (c->best_of > 0 && c->best_of != c->n)
         return pl_fail(
             PL_ERR_USAGE,
@@ -382,15 +366,13 @@ pl_status pl_completion_check(pl_completion *c)
                        "`max_tokens` is 0 and `echo` is not set, so the answer would "
                        "be empty; give 1 or more tokens, or set `echo`");
     if (c->stream_options && !c->stream)
-        return pl_fail(PL_ERR_USAGE,
-                       "`stream_options` needs `stream`; set `stream` to true, or "
-                       "leave `stream_options` out");
+        return pl_fail(PL_ERR_USAGE, "`stream_options` needs `stream`; set `stream` to "
+                                     "true, or leave `stream_options` out");
     if (c->route_every > 0 && strcmp(c->model, "auto") != 0 &&
         strcmp(c->model, "mix") != 0)
-        return pl_fail(
-            PL_ERR_USAGE,
-            "`route_every` lets the server choose the paths, but `model` names one "
-            "path or arm; leave one of them out");
+        return pl_fail(PL_ERR_USAGE,
+                       "`route_every` lets the server choose the paths, but `model` "
+                       "names one path or arm; leave one of them out");
     o->scores = c->logprobs >= 0;
     o->prompt_scores = c->echo && (o->scores || o->max_tokens == 0);
     o->n_top = o->scores ? c->logprobs : 0;
@@ -419,8 +401,7 @@ pl_status pl_completion_each_key(const char *body, size_t len,
 
 static pl_status read_key(void *context, const char *key, const pl_json *value)
 {
-    return pl_completion_is_null(value) ? PL_OK
-                                        : pl_completion_read_key(key, value, context);
+    return pl_json_is_null(value) ? PL_OK : pl_completion_read_key(key, value, context);
 }
 
 void pl_completion_defaults(pl_completion *out)

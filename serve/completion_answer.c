@@ -3,7 +3,6 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 static pl_json *make_null(void)
 {
@@ -56,71 +55,55 @@ static pl_status set_token(const pl_tokenizer *tokenizer, int32_t token, pl_json
  * each part. */
 static void set_paths(const pl_completion_choice *c, pl_json *choice)
 {
-    pl_json *list = pl_json_array();
     pl_json_set_text(choice, "path", c->path);
+    if (c->n_spans == 0)
+        return;
+    pl_json *list = pl_json_array();
     for (int i = 0; i < c->n_spans; i++) {
         pl_json *span = pl_json_object();
         pl_json_set_int(span, "from", c->spans[i].from);
         pl_json_set_text(span, "path", c->spans[i].path);
         pl_json_push(list, span);
     }
-    if (c->n_spans > 0)
-        pl_json_set(choice, "paths", list);
-    else
-        pl_json_destroy(&list);
+    pl_json_set(choice, "paths", list);
 }
 
-static pl_status write_choice(const pl_completion_answer *a, pl_completion_choice *c,
-                              pl_json *choice)
+/* Writes the scores in four lists, as /v1/completions does. */
+static pl_status set_scores(const pl_completion_answer *a, pl_completion_choice *c,
+                            pl_json *scores)
 {
     pl_status status = PL_OK;
-    pl_json_set(choice, "text", pl_json_make_bytes(c->text, c->text_len));
-    pl_json_set_int(choice, "index", c->index);
-    set_paths(c, choice);
-    if (c->scored) {
-        pl_json *scores = pl_json_object();
-        pl_json *tokens = pl_json_array(), *logprobs = pl_json_array();
-        pl_json *tops = pl_json_array(), *offsets = pl_json_array();
-        for (size_t i = 0; i < c->n_scores && status == PL_OK; i++) {
-            const pl_token_score *s = &c->scores[i];
-            status = set_token(a->tokenizer, s->token, tokens, NULL);
-            pl_json_push(logprobs, pl_json_make_real(s->logprob));
-            /* The likeliest tokens and the token that was chosen. If two tokens have
-             * the same text, the value of the likelier one is kept. */
-            const bool is_scored = isfinite(s->logprob);
-            pl_json *top = is_scored ? pl_json_object() : make_null();
-            if (status == PL_OK && is_scored)
-                status = set_token(a->tokenizer, s->token, top, &s->logprob);
-            for (int k = s->n_top - 1; is_scored && k >= 0 && status == PL_OK; k--)
-                status =
-                    set_token(a->tokenizer, s->top[k].token, top, &s->top[k].logprob);
-            pl_json_push(tops, top);
-            pl_json_push(offsets, pl_json_make_int(c->offset));
-            /* counts the characters whose first byte is in the token's text */
-            pl_buf bytes = {0};
-            if (status == PL_OK &&
-                s->token > PL_TOKEN_EOS) /* the others have no text */
-                status = pl_tokenizer_decode(a->tokenizer, &s->token, 1, &bytes);
-            for (size_t k = 0; k < bytes.len; k++)
-                c->offset += (bytes.data[k] & 0xc0) != 0x80;
-            pl_buf_destroy(&bytes);
-        }
-        pl_json_set(scores, "tokens", tokens);
-        pl_json_set(scores, "token_logprobs", logprobs);
-        pl_json_set(scores, "top_logprobs", tops);
-        pl_json_set(scores, "text_offset", offsets);
-        pl_json_set(choice, "logprobs", scores);
-    } else {
-        pl_json_set(choice, "logprobs", make_null());
+    pl_json *tokens = pl_json_array(), *logprobs = pl_json_array();
+    pl_json *tops = pl_json_array(), *offsets = pl_json_array();
+    for (size_t i = 0; i < c->n_scores && status == PL_OK; i++) {
+        const pl_token_score *s = &c->scores[i];
+        status = set_token(a->tokenizer, s->token, tokens, NULL);
+        pl_json_push(logprobs, pl_json_make_real(s->logprob));
+        /* The likeliest tokens and the token that was chosen. If two tokens have the
+         * same text, the value of the likelier one is kept. */
+        const bool is_scored = isfinite(s->logprob);
+        pl_json *top = is_scored ? pl_json_object() : make_null();
+        if (status == PL_OK && is_scored)
+            status = set_token(a->tokenizer, s->token, top, &s->logprob);
+        for (int k = s->n_top - 1; is_scored && k >= 0 && status == PL_OK; k--)
+            status = set_token(a->tokenizer, s->top[k].token, top, &s->top[k].logprob);
+        pl_json_push(tops, top);
+        pl_json_push(offsets, pl_json_make_int(c->offset));
+        /* counts the characters whose first byte is in the token's text */
+        pl_buf bytes = {0};
+        if (status == PL_OK && s->token > PL_TOKEN_EOS) /* the others have no text */
+            status = pl_tokenizer_decode(a->tokenizer, &s->token, 1, &bytes);
+        for (size_t k = 0; k < bytes.len; k++)
+            c->offset += (bytes.data[k] & 0xc0) != 0x80;
+        pl_buf_destroy(&bytes);
     }
-    if (c->ended)
-        pl_json_set_text(choice, "finish_reason", pl_finish_name(c->finish));
-    else
-        pl_json_set(choice, "finish_reason", make_null());
+    pl_json_set(scores, "tokens", tokens);
+    pl_json_set(scores, "token_logprobs", logprobs);
+    pl_json_set(scores, "top_logprobs", tops);
+    pl_json_set(scores, "text_offset", offsets);
     return status;
 }
 
-/* ---- a chat ---- */
 static pl_status set_chat_token(const pl_tokenizer *tokenizer, int32_t token,
                                 double logprob, pl_json *o)
 {
@@ -140,38 +123,49 @@ static pl_status set_chat_token(const pl_tokenizer *tokenizer, int32_t token,
     return status;
 }
 
-static pl_status write_chat_choice(const pl_completion_answer *a,
-                                   const pl_completion_choice *c, pl_json *choice)
+/* Writes the scores in a list of tokens, as /v1/chat/completions does. */
+static pl_status set_chat_scores(const pl_completion_answer *a,
+                                 const pl_completion_choice *c, pl_json *scores)
 {
     pl_status status = PL_OK;
-    pl_json *message = pl_json_object();
-    pl_json_set_int(choice, "index", c->index);
-    if (c->first)
-        pl_json_set_text(message, "role", "assistant");
-    pl_json_set(message, "content", pl_json_make_bytes(c->text, c->text_len));
-    pl_json_set(choice, a->stream ? "delta" : "message", message);
-    set_paths(c, choice);
-    if (c->scored) {
-        pl_json *scores = pl_json_object();
-        pl_json *content = pl_json_array();
-        for (size_t i = 0; i < c->n_scores && status == PL_OK; i++) {
-            const pl_token_score *s = &c->scores[i];
-            pl_json *o = pl_json_object(), *tops = pl_json_array();
-            status = set_chat_token(a->tokenizer, s->token, s->logprob, o);
-            for (int k = 0; k < s->n_top && status == PL_OK; k++) {
-                pl_json *top = pl_json_object();
-                status = set_chat_token(a->tokenizer, s->top[k].token,
-                                        s->top[k].logprob, top);
-                pl_json_push(tops, top);
-            }
-            pl_json_set(o, "top_logprobs", tops);
-            pl_json_push(content, o);
+    pl_json *content = pl_json_array();
+    for (size_t i = 0; i < c->n_scores && status == PL_OK; i++) {
+        const pl_token_score *s = &c->scores[i];
+        pl_json *o = pl_json_object(), *tops = pl_json_array();
+        status = set_chat_token(a->tokenizer, s->token, s->logprob, o);
+        for (int k = 0; k < s->n_top && status == PL_OK; k++) {
+            pl_json *top = pl_json_object();
+            status =
+                set_chat_token(a->tokenizer, s->top[k].token, s->top[k].logprob, top);
+            pl_json_push(tops, top);
         }
-        pl_json_set(scores, "content", content);
-        pl_json_set(choice, "logprobs", scores);
-    } else {
-        pl_json_set(choice, "logprobs", make_null());
+        pl_json_set(o, "top_logprobs", tops);
+        pl_json_push(content, o);
     }
+    pl_json_set(scores, "content", content);
+    return status;
+}
+
+static pl_status write_choice(const pl_completion_answer *a, pl_completion_choice *c,
+                              pl_json *choice)
+{
+    pl_status status = PL_OK;
+    pl_json *text = pl_json_make_bytes(c->text, c->text_len);
+    if (!a->chat)
+        pl_json_set(choice, "text", text);
+    pl_json_set_int(choice, "index", c->index);
+    if (a->chat) {
+        pl_json *message = pl_json_object();
+        if (c->first)
+            pl_json_set_text(message, "role", "assistant");
+        pl_json_set(message, "content", text);
+        pl_json_set(choice, a->stream ? "delta" : "message", message);
+    }
+    set_paths(c, choice);
+    pl_json *scores = c->scored ? pl_json_object() : make_null();
+    if (c->scored)
+        status = a->chat ? set_chat_scores(a, c, scores) : set_scores(a, c, scores);
+    pl_json_set(choice, "logprobs", scores);
     pl_json_set(choice, "finish_reason",
                 c->ended ? pl_json_make_text(pl_finish_name(c->finish)) : make_null());
     return status;
@@ -192,8 +186,7 @@ pl_status pl_completion_write(const pl_completion_answer *a, pl_buf *out)
     pl_json_set_text(o, "model", a->model);
     for (int i = 0; i < a->n_choices && status == PL_OK; i++) {
         pl_json *choice = pl_json_object();
-        status = a->chat ? write_chat_choice(a, &a->choices[i], choice)
-                         : write_choice(a, &a->choices[i], choice);
+        status = write_choice(a, &a->choices[i], choice);
         pl_json_push(choices, choice);
     }
     pl_json_set(o, "choices", choices);
@@ -210,7 +203,7 @@ pl_status pl_completion_write(const pl_completion_answer *a, pl_buf *out)
             pl_json_set_real(routing, "routing_seconds", a->routing_seconds);
             pl_json_set(usage, "completion_tokens_details", routing);
         }
-        pl_json *routes = pl_json_array();
+        pl_json *routes = a->n_routes > 0 ? pl_json_array() : NULL;
         for (int i = 0; i < a->n_routes; i++) {
             pl_json *route = pl_json_object();
             pl_json_set_text(route, "path", a->routes[i].path);
@@ -218,10 +211,8 @@ pl_status pl_completion_write(const pl_completion_answer *a, pl_buf *out)
             pl_json_set_real(route, "margin_nats", a->routes[i].margin_nats);
             pl_json_push(routes, route);
         }
-        if (a->n_routes > 0)
+        if (routes)
             pl_json_set(usage, "routes", routes);
-        else
-            pl_json_destroy(&routes);
         pl_json_set(o, "usage", usage);
     }
     if (status == PL_OK)

@@ -1,7 +1,6 @@
 /* Parses requests for embeddings and writes their answers (embedding.h). */
 #include "serve/embedding.h"
 #include <math.h>
-#include <string.h>
 
 typedef struct embedding_request {
     pl_completion *completion;

@@ -69,12 +69,14 @@ typedef struct pl_import pl_import;
  * what to do. ERR_NOT_FOUND, ERR_DATA, ERR_UNSUPPORTED. */
 pl_status pl_import_open(const char *path, pl_import **out);
 void pl_import_close(pl_import **import); /* accepts NULL */
-const pl_shape *pl_import_shape(const pl_import *import);
-int pl_import_n_files(const pl_import *import); /* number of safetensors files */
-/* Number of tensors that were ignored because they can be computed. */
-int pl_import_n_derived(const pl_import *import);
-/* Returns the path of the tokenizer in the folder; "" if there is none. */
-const char *pl_import_tokenizer(const pl_import *import);
+typedef struct pl_import_info {
+    pl_shape shape;
+    int n_files;           /* number of safetensors files */
+    int n_derived;         /* tensors that were ignored because they can be computed */
+    const char *tokenizer; /* path of the tokenizer in the folder; "": there is none */
+} pl_import_info;
+/* Valid until close. */
+const pl_import_info *pl_import_describe(const pl_import *import);
 
 /* Copies the model's parameters to `params`, which has room for pl_topology_path_params
  * floats. The topology's context may differ from the model's, because no parameter

@@ -3,7 +3,6 @@
 #include "serve/llama_config.h"
 #include "serve/tokenizer_files.h"
 #include "serve/weights.h"
-#include <string.h>
 
 enum { HEADER_ALIGNMENT = 8 };
 
@@ -29,16 +28,15 @@ static pl_status write_weights(const pl_export *e, const char *path)
     for (int i = 0; i < pl_topology_n_tensors(e->topology); i++) {
         const pl_tensor *t = pl_topology_tensor(e->topology, i);
         const uint64_t end = at + weight_bytes(e->type, t);
-        pl_json *o = pl_json_object(), *shape = pl_json_array(),
-                *place = pl_json_array();
+        pl_json *o = pl_json_object(), *shape = pl_json_array();
         if (!weight_is_vector(t))
             pl_json_push(shape, pl_json_make_int(t->rows));
         pl_json_push(shape, pl_json_make_int(t->cols));
-        pl_json_push(place, pl_json_make_int((int64_t)at));
-        pl_json_push(place, pl_json_make_int((int64_t)end));
         pl_json_set_text(o, "dtype", dtypes[e->type]);
         pl_json_set(o, "shape", shape);
-        pl_json_set(o, "data_offsets", place);
+        pl_json_set(o, "data_offsets",
+                    pl_json_list(pl_json_make_int((int64_t)at),
+                                 pl_json_make_int((int64_t)end)));
         pl_json_set(header, t->name, o);
         at = end;
     }
@@ -86,7 +84,7 @@ pl_status pl_export_folder(const pl_export *e, const char *folder)
      * sentencepiece.model: transformers then reports a missing tokenizer, instead of
      * misreading this one. */
     PL_TRY(piece_list_read(e->tokenizer_model, e->tokenizer_bytes, &list));
-    const bool plain = tokenizer_has_json(&list);
+    const bool plain = list.bpe && list.exact && list.byte_fallback;
     pl_buf_append(&text, e->tokenizer_model, e->tokenizer_bytes);
     PL_TRY(put_text(folder, plain ? "tokenizer.model" : "sentencepiece.model", &text));
     if (plain) {

@@ -4,7 +4,6 @@
 #include "serve/weights.h"
 #include "corpus/corpus.h"
 #include <stdio.h>
-#include <string.h>
 
 /* The value of the key `general.file_type` for each pl_weight_type. */
 static const uint32_t file_types[PL_WEIGHT_COUNT] = {0, 1, 32, 7};
@@ -118,11 +117,6 @@ pl_status pl_export_gguf(const pl_export *e, const char *path)
                  {"attention.value_length", s->head_size},
                  {"rope.dimension_count", s->head_size},
                  {"vocab_size", s->vocab}};
-    const struct {
-        const char *name;
-        double value;
-    } reals[] = {{"attention.layer_norm_rms_epsilon", s->norm_eps},
-                 {"rope.freq_base", s->rope_theta}};
     const char *architecture = s->qk_norm ? "qwen3" : "llama";
     gguf_put_text(&head, "general.architecture", architecture);
     gguf_put_text(&head, "general.type", "model");
@@ -138,10 +132,10 @@ pl_status pl_export_gguf(const pl_export *e, const char *path)
         snprintf(key, sizeof key, "%s.%s", architecture, sizes[i].name);
         gguf_put_u32(&head, key, (uint32_t)sizes[i].value);
     }
-    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++) {
-        snprintf(key, sizeof key, "%s.%s", architecture, reals[i].name);
-        gguf_put_f32(&head, key, reals[i].value);
-    }
+    snprintf(key, sizeof key, "%s.attention.layer_norm_rms_epsilon", architecture);
+    gguf_put_f32(&head, key, s->norm_eps);
+    snprintf(key, sizeof key, "%s.rope.freq_base", architecture);
+    gguf_put_f32(&head, key, s->rope_theta);
     PL_TRY(put_tokenizer_of(e, &head));
     for (int i = 0; i < pl_topology_n_tensors(e->topology); i++) {
         const pl_tensor *t = pl_topology_tensor(e->topology, i);

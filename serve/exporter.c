@@ -6,7 +6,6 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <string.h>
 
 enum {
     CONNECTIONS_MAX = 64,

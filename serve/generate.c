@@ -1,6 +1,23 @@
 /* Generates text: feeds the prompt to the decoder, then one token at a time. */
 #include "serve/sequence.h"
-#include <string.h>
+
+pl_status pl_prompt_encode(const pl_tokenizer *tokenizer, const char *text, size_t len,
+                           pl_buf *tokens)
+{
+    const int32_t bos = PL_TOKEN_BOS;
+    pl_buf_append(tokens, &bos, sizeof bos);
+    return pl_tokenizer_encode(tokenizer, text, len, tokens);
+}
+
+const int32_t *pl_prompt_tokens(const pl_buf *tokens)
+{
+    return (const int32_t *)(const void *)tokens->data;
+}
+
+int pl_prompt_count(const pl_buf *tokens)
+{
+    return (int)(tokens->len / sizeof(int32_t));
+}
 
 pl_status pl_generate(const pl_generator *generator, const int32_t *prompt,
                       int n_prompt, const pl_generate_options *options,

@@ -2,7 +2,6 @@
  * (gguf.h). The caller writes the data of the tensors. */
 #include "serve/gguf.h"
 #include "serve/weights.h"
-#include <string.h>
 
 enum { VERSION = 3 };
 

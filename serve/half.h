@@ -33,8 +33,7 @@ static inline uint16_t half_from_float(float value)
         return (uint16_t)(sign | 0x7e00u | (size >> 13 & 0x3ffu));
     if (size >= 0x47800000u)
         return (uint16_t)(sign | 0x7c00u);
-    if (size <
-        0x38800000u) { /* below 2^-14: adding 1/2 rounds to a multiple of 2^-24 */
+    if (size < 0x38800000u) { /* below 2^-14: + 1/2 rounds to a multiple of 2^-24 */
         float shifted;
         memcpy(&shifted, &size, sizeof shifted);
         shifted += 0.5f;

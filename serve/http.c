@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <netdb.h>
 #include <stdio.h>
-#include <string.h>
 #include <strings.h>
 
 struct http_library mhd;
@@ -19,15 +18,14 @@ pl_status http_load(void)
 }
 
 enum MHD_Result http_queue(struct MHD_Connection *c, unsigned code, const char *type,
-                           const http_header *headers, size_t n_headers,
                            struct MHD_Response *r)
 {
     if (!r)
         return MHD_NO;
     mhd.MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, type);
     mhd.MHD_add_response_header(r, "Cache-Control", "no-store");
-    for (size_t i = 0; i < n_headers; i++)
-        mhd.MHD_add_response_header(r, headers[i].name, headers[i].value);
+    if (code == MHD_HTTP_METHOD_NOT_ALLOWED)
+        mhd.MHD_add_response_header(r, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
     enum MHD_Result result = mhd.MHD_queue_response(c, code, r);
     mhd.MHD_destroy_response(r);
     return result;
@@ -43,7 +41,7 @@ enum MHD_Result http_reply(struct MHD_Connection *c, unsigned code, const char *
         void *out;
     } bytes = {data};
     return http_queue(
-        c, code, type, NULL, 0,
+        c, code, type,
         mhd.MHD_create_response_from_buffer(len, bytes.out, MHD_RESPMEM_MUST_COPY));
 }
 
@@ -76,11 +74,6 @@ void http_page_make(const unsigned char *asset, size_t bytes, http_page *out)
     pl_buf_append(&out->html, rest, (size_t)(end - rest));
 }
 
-void http_page_clear(http_page *page)
-{
-    pl_buf_destroy(&page->html);
-}
-
 struct MHD_Response *http_page_response(const http_page *page)
 {
     struct MHD_Response *r = mhd.MHD_create_response_from_buffer(
@@ -95,12 +88,8 @@ struct MHD_Response *http_page_response(const http_page *page)
 
 enum MHD_Result http_refuse_method(struct MHD_Connection *c)
 {
-    static char text[] = "only GET and HEAD are allowed\n";
-    const http_header allow = {MHD_HTTP_HEADER_ALLOW, "GET, HEAD"};
-    return http_queue(c, MHD_HTTP_METHOD_NOT_ALLOWED, "text/plain; charset=utf-8",
-                      &allow, 1,
-                      mhd.MHD_create_response_from_buffer(strlen(text), text,
-                                                          MHD_RESPMEM_PERSISTENT));
+    return http_reply_text(c, MHD_HTTP_METHOD_NOT_ALLOWED,
+                           "only GET and HEAD are allowed\n");
 }
 
 bool http_only_reads(const char *method)
@@ -125,14 +114,12 @@ pl_status http_not_listening(const char *listen, const char *what, const char *o
 pl_status http_site_open(const http_listen *at, const char *keys, const char *cors,
                          const server_clients_options *places, http_site *out)
 {
-    *out = (http_site){.local_only = keys && at->loopback, .cors = cors};
-    pl_copy_text(out->host, sizeof out->host, at->host);
-    pl_copy_text(out->name, sizeof out->name, at->name);
+    *out = (http_site){.at = *at, .local_only = keys && at->loopback, .cors = cors};
     if (keys && !at->loopback)
         return pl_fail(PL_ERR_USAGE,
                        "other machines can reach %s; give %s FILE with the names and "
                        "hashes of keys, or listen on 127.0.0.1",
-                       out->host, keys);
+                       at->host, keys);
     return server_clients_open(places, &out->clients);
 }
 
@@ -146,7 +133,7 @@ static bool is_own_host(const http_site *site, const char *host)
 {
     const char *end = host && host[0] == '[' ? strchr(host, ']') : NULL;
     size_t len = end ? (size_t)(end - host) + 1 : host ? strcspn(host, ":") : 0;
-    const char *const own[] = {"localhost", site->host, site->name};
+    const char *const own[] = {"localhost", site->at.host, site->at.name};
     for (size_t i = 0; i < 3 && len > 0; i++)
         if (len == strlen(own[i]) && strncasecmp(host, own[i], len) == 0)
             return true;

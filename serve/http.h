@@ -26,29 +26,23 @@ extern struct http_library {
 } mhd;
 pl_status http_load(void);
 
-typedef struct http_header {
-    const char *name, *value;
-} http_header;
-
 /* Copies the bytes and queues them as the answer, with Cache-Control: no-store. */
 enum MHD_Result http_reply(struct MHD_Connection *c, unsigned code, const char *type,
                            const void *data, size_t len);
 enum MHD_Result http_reply_text(struct MHD_Connection *c, unsigned code,
                                 const char *text);
-/* Sets the type and the headers of the answer r, queues r, and releases it. Returns
- * MHD_NO if r is NULL. */
+/* Sets the type of the answer r, queues r, and releases it. Returns MHD_NO if r is
+ * NULL. */
 enum MHD_Result http_queue(struct MHD_Connection *c, unsigned code, const char *type,
-                           const http_header *headers, size_t n_headers,
                            struct MHD_Response *r);
 /* A page made of one HTML file. The script and the styles in this file are marked with
  * a random number (a nonce). Browsers run no other script and load nothing from
  * other sites. */
 typedef struct http_page {
-    pl_buf html;
+    pl_buf html;      /* freed by the owner */
     char policy[256]; /* value of the header Content-Security-Policy */
 } http_page;
 void http_page_make(const unsigned char *asset, size_t bytes, http_page *out);
-void http_page_clear(http_page *page);
 /* Makes an answer that contains the page, with its security headers; the caller sets
  * the content type. The page must outlive the answer. Returns NULL if memory is
  * short. */
@@ -82,8 +76,7 @@ pl_status http_listen_parse(const char *listen, const char *option, http_listen 
  * that a user visits can neither read the server (DNS rebinding) nor make it work
  * (forged requests). With keys none of this is needed, because no page has a key. */
 typedef struct http_site {
-    char host[HTTP_HOST_MAX];  /* the address at which the server listens */
-    char name[PL_ADDRESS_MAX]; /* and as it was given */
+    http_listen at; /* the address at which the server listens */
     bool local_only;
     const char *cors; /* origin whose pages may ask, "*": all; NULL: none */
     /* bounds the connections; closed after the daemon has been stopped */

@@ -8,34 +8,32 @@
 #include "serve/safetensors.h"
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 enum { FILES_MAX = 1024, NAME_BYTES = 256 };
 
 struct pl_import {
     char folder[PL_PATH_MAX], tokenizer[PL_PATH_MAX];
-    pl_shape shape;
     safetensors **files;
-    int n_files, n_derived;
+    pl_import_info info;
 };
 
 /* ---- finding the files ---- */
 static pl_status open_file(pl_import *m, const char *path)
 {
-    if (m->n_files == FILES_MAX)
+    if (m->info.n_files == FILES_MAX)
         return pl_fail(PL_ERR_UNSUPPORTED,
                        "the index in %s names more than %d files; merge the files",
                        m->folder, FILES_MAX);
-    m->files = pl_grow(m->files, (size_t)(m->n_files + 1) * sizeof *m->files);
-    PL_CHECK(safetensors_open(path, &m->files[m->n_files]));
-    m->n_files++;
+    m->files = pl_grow(m->files, (size_t)(m->info.n_files + 1) * sizeof *m->files);
+    PL_CHECK(safetensors_open(path, &m->files[m->info.n_files]));
+    m->info.n_files++;
     return PL_OK;
 }
 
 static safetensors *file_called(const pl_import *m, const char *path)
 {
-    for (int i = 0; i < m->n_files; i++)
-        if (strcmp(safetensors_name(m->files[i]), path) == 0)
+    for (int i = 0; i < m->info.n_files; i++)
+        if (strcmp(m->files[i]->name, path) == 0)
             return m->files[i];
     return NULL;
 }
@@ -80,7 +78,7 @@ static const st_tensor *find_stored_tensor(const pl_import *m, const char *name,
                                            safetensors **file)
 {
     const st_tensor *found = NULL;
-    for (int i = 0; i < m->n_files && !found; i++) {
+    for (int i = 0; i < m->info.n_files && !found; i++) {
         found = safetensors_find(m->files[i], name);
         *file = m->files[i];
     }
@@ -95,7 +93,7 @@ static const st_tensor *find_model_tensor(const pl_import *m, const char *name,
     const st_tensor *found = find_stored_tensor(m, name, file);
     if (!found && pl_starts_with(name, "model."))
         found = find_stored_tensor(m, name + strlen("model."), file);
-    if (!found && m->shape.tied && strcmp(name, "model.embed_tokens.weight") == 0)
+    if (!found && m->info.shape.tied && strcmp(name, "model.embed_tokens.weight") == 0)
         found = find_stored_tensor(m, "lm_head.weight", file);
     return found;
 }
@@ -114,12 +112,12 @@ static pl_status check_tensor(const pl_import *m, const pl_tensor *want)
     safetensors *file = NULL;
     const st_tensor *have = find_model_tensor(m, want->name, &file);
     if (!have && strcmp(want->name, "lm_head.weight") == 0)
-        return pl_fail(PL_ERR_DATA,
-                       "%s has no lm_head.weight, and by its config.json "
-                       "tie_word_embeddings is false: save the model with its head "
-                       "(AutoModelForCausalLM, not AutoModel); if the embedding is its "
-                       "head, set tie_word_embeddings to true",
-                       m->folder);
+        return pl_fail(
+            PL_ERR_DATA,
+            "%s has no lm_head.weight, and by its config.json tie_word_embeddings is "
+            "false: save the model with its head (AutoModelForCausalLM, not "
+            "AutoModel); if the embedding is its head, set tie_word_embeddings to true",
+            m->folder);
     if (!have)
         return pl_fail(PL_ERR_DATA,
                        "%s has no tensor %s, which the model needs by its config.json; "
@@ -132,11 +130,11 @@ static pl_status check_tensor(const pl_import *m, const pl_tensor *want)
     for (int i = 0; i < have->n_dims; i++)
         pl_buf_printf(&text, "%s%lld", i ? ", " : "", (long long)have->dims[i]);
     pl_buf_printf(&text, "]");
-    pl_status status = pl_fail(PL_ERR_DATA,
-                               "%s: tensor %s has the shape %s but config.json makes "
-                               "it [%d, %d]; use the files of one model",
-                               safetensors_name(file), want->name, pl_buf_text(&text),
-                               want->rows, want->cols);
+    pl_status status =
+        pl_fail(PL_ERR_DATA,
+                "%s: tensor %s has the shape %s but config.json makes "
+                "it [%d, %d]; use the files of one model",
+                file->name, want->name, pl_buf_text(&text), want->rows, want->cols);
     pl_buf_destroy(&text);
     return status;
 }
@@ -158,7 +156,7 @@ static pl_status check_known(pl_import *m, const pl_topology *t, safetensors *fi
     find_stored_tensor(m, tensor->name, &first);
     if (first != file)
         return pl_fail(PL_ERR_DATA, "tensor %.128s is in both %s and %s; remove one",
-                       tensor->name, safetensors_name(first), safetensors_name(file));
+                       tensor->name, first->name, file->name);
     bool is_derived = false, is_ours = false;
     for (size_t i = 0; i < sizeof derived / sizeof *derived; i++)
         is_derived = is_derived || pl_ends_with(tensor->name, derived[i]);
@@ -171,12 +169,12 @@ static pl_status check_known(pl_import *m, const pl_topology *t, safetensors *fi
     safetensors *other = NULL;
     if (strcmp(name, tensor->name) != 0 && find_stored_tensor(m, name, &other))
         return pl_fail(PL_ERR_DATA, "%s has both %.128s and %.128s; remove one",
-                       safetensors_name(other), name, tensor->name);
-    m->n_derived += is_derived;
+                       other->name, name, tensor->name);
+    m->info.n_derived += is_derived;
     if (is_derived || is_ours)
         return PL_OK;
     const bool is_tied_head =
-        m->shape.tied && strcmp(tensor->name, "lm_head.weight") == 0;
+        m->info.shape.tied && strcmp(tensor->name, "lm_head.weight") == 0;
     const st_tensor *embed = find_model_tensor(m, "model.embed_tokens.weight", &other);
     if (is_tied_head && embed && strcmp(embed->dtype, tensor->dtype) == 0 &&
         embed->n_bytes == tensor->n_bytes &&
@@ -190,7 +188,7 @@ static pl_status check_known(pl_import *m, const pl_topology *t, safetensors *fi
     return pl_fail(
         PL_ERR_UNSUPPORTED,
         "%s: pathloom's models have no tensor %.128s; use a model without it",
-        safetensors_name(file), tensor->name);
+        file->name, tensor->name);
 }
 
 /* ---- opening ---- */
@@ -229,11 +227,11 @@ pl_status pl_import_open(const char *path, pl_import **out)
                            path, formats[i].name));
     if (!pl_path_exists(pl_join(config, m->folder, "config.json")))
         PL_TRY(pl_fail(PL_ERR_NOT_FOUND,
-                       "there is no config.json in %s; give the folder of a Llama "
-                       "or Qwen3 model in the safetensors format",
+                       "there is no config.json in %s; give the folder of a Llama or "
+                       "Qwen3 model in the safetensors format",
                        m->folder));
     PL_TRY(pl_read_file(config, &text));
-    PL_TRY(llama_config_read(config, pl_buf_text(&text), text.len, &m->shape));
+    PL_TRY(llama_config_read(config, pl_buf_text(&text), text.len, &m->info.shape));
     char name[PL_PATH_MAX];
     if (!is_folder)
         PL_TRY(open_file(m, path));
@@ -250,13 +248,14 @@ pl_status pl_import_open(const char *path, pl_import **out)
     if (!pl_path_exists(pl_join(m->tokenizer, m->folder, "tokenizer.model")) &&
         !pl_path_exists(pl_join(m->tokenizer, m->folder, "tokenizer.json")))
         m->tokenizer[0] = '\0';
+    m->info.tokenizer = m->tokenizer;
     const pl_topology_spec spec = {.n_levels = 1, .experts = {1}, .replicas = 1};
-    PL_TRY(pl_topology_create(&m->shape, &spec, &t));
+    PL_TRY(pl_topology_create(&m->info.shape, &spec, &t));
     for (int i = 0; i < pl_topology_n_tensors(t); i++)
         PL_TRY(check_tensor(m, pl_topology_tensor(t, i)));
-    for (int f = 0; f < m->n_files; f++)
-        for (size_t i = 0; i < safetensors_count(m->files[f]); i++)
-            PL_TRY(check_known(m, t, m->files[f], safetensors_at(m->files[f], i)));
+    for (int f = 0; f < m->info.n_files; f++)
+        for (size_t i = 0; i < m->files[f]->n_tensors; i++)
+            PL_TRY(check_known(m, t, m->files[f], &m->files[f]->tensors[i]));
 done:
     pl_topology_destroy(&t);
     pl_buf_destroy(&text);
@@ -271,84 +270,66 @@ void pl_import_close(pl_import **import)
     pl_import *m = *import;
     if (!m)
         return;
-    for (int i = 0; i < m->n_files; i++)
+    for (int i = 0; i < m->info.n_files; i++)
         safetensors_close(&m->files[i]);
     pl_free(m->files);
     pl_free(m);
     *import = NULL;
 }
 
-const pl_shape *pl_import_shape(const pl_import *import)
+const pl_import_info *pl_import_describe(const pl_import *import)
 {
-    return &import->shape;
-}
-
-int pl_import_n_files(const pl_import *import)
-{
-    return import->n_files;
-}
-
-int pl_import_n_derived(const pl_import *import)
-{
-    return import->n_derived;
-}
-
-const char *pl_import_tokenizer(const pl_import *import)
-{
-    return import->tokenizer;
+    return &import->info;
 }
 
 /* ---- loading ---- */
-static pl_status compare_setting(const pl_import *m, const char *name, double have,
-                                 double want)
-{
-    if (have == want)
-        return PL_OK;
-    return pl_fail(PL_ERR_CONFIG,
-                   "model.%s is %.9g but the model in %s has %.9g; use the "
-                   "configuration that `pathloom import` writes for this model",
-                   name, want, m->folder, have);
-}
-
 pl_status pl_import_load(const pl_import *import, const pl_topology *topology,
                          float *params)
 {
     const pl_shape *want = pl_topology_shape(topology);
-    const pl_shape *have = &import->shape;
+    const pl_shape *have = &import->info.shape;
     if (want->vocab != have->vocab)
         return pl_fail(PL_ERR_CONFIG,
                        "data.vocab is %d but the model in %s has %d tokens; use the "
                        "configuration that `pathloom import` writes for this model",
                        want->vocab, import->folder, have->vocab);
-    PL_CHECK(compare_setting(import, "width", have->width, want->width));
-    PL_CHECK(compare_setting(import, "heads", have->n_heads, want->n_heads));
-    PL_CHECK(compare_setting(import, "kv_heads", have->n_kv_heads, want->n_kv_heads));
-    PL_CHECK(compare_setting(import, "head_size", have->head_size, want->head_size));
-    PL_CHECK(compare_setting(import, "ffn", have->ffn, want->ffn));
-    PL_CHECK(compare_setting(import, "blocks", have->n_blocks, want->n_blocks));
-    PL_CHECK(compare_setting(import, "tied", have->tied, want->tied));
-    PL_CHECK(compare_setting(import, "qk_norm", have->qk_norm, want->qk_norm));
-    PL_CHECK(compare_setting(import, "rope_theta", have->rope_theta, want->rope_theta));
-    PL_CHECK(compare_setting(import, "norm_eps", have->norm_eps, want->norm_eps));
+    const struct {
+        const char *name;
+        double have, want;
+    } settings[] = {{"width", have->width, want->width},
+                    {"heads", have->n_heads, want->n_heads},
+                    {"kv_heads", have->n_kv_heads, want->n_kv_heads},
+                    {"head_size", have->head_size, want->head_size},
+                    {"ffn", have->ffn, want->ffn},
+                    {"blocks", have->n_blocks, want->n_blocks},
+                    {"tied", have->tied, want->tied},
+                    {"qk_norm", have->qk_norm, want->qk_norm},
+                    {"rope_theta", have->rope_theta, want->rope_theta},
+                    {"norm_eps", have->norm_eps, want->norm_eps}};
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
+        if (settings[i].have != settings[i].want)
+            return pl_fail(PL_ERR_CONFIG,
+                           "model.%s is %.9g but the model in %s has %.9g; use the "
+                           "configuration that `pathloom import` writes for this model",
+                           settings[i].name, settings[i].want, import->folder,
+                           settings[i].have);
     for (int i = 0; i < pl_topology_n_tensors(topology); i++) {
         const pl_tensor *t = pl_topology_tensor(topology, i);
         float *values = params + t->offset;
         safetensors *file = NULL;
         const st_tensor *from = find_model_tensor(import, t->name, &file);
         if (!from || !has_shape(from, t))
-            return pl_fail(
-                PL_ERR_INTERNAL,
-                "tensor %s is missing, but was there when its file was opened; "
-                "do not change the files during the import",
-                t->name);
+            return pl_fail(PL_ERR_INTERNAL,
+                           "tensor %s is missing, but was there when its file was "
+                           "opened; do not change the files during the import",
+                           t->name);
         PL_CHECK(safetensors_floats(file, from, values));
         for (uint64_t v = 0; v < from->n_values; v++)
             if (!isfinite(values[v]))
                 return pl_fail(
                     PL_ERR_DATA,
                     "%s: value %llu of tensor %s is %g, so the model cannot be used",
-                    safetensors_name(file), (unsigned long long)v, t->name,
-                    (double)values[v]);
+                    file->name, (unsigned long long)v, t->name, (double)values[v]);
     }
     return PL_OK;
 }

@@ -4,7 +4,6 @@
 #include "serve/llama_config.h"
 #include "corpus/corpus.h"
 #include <limits.h>
-#include <string.h>
 
 typedef struct config_reader {
     const char *what;
@@ -15,13 +14,7 @@ typedef struct config_reader {
 static const pl_json *field(const config_reader *c, const char *name)
 {
     const pl_json *value = pl_json_get(c->root, name);
-    bool is_null = value && !pl_json_text(value, NULL) && !pl_json_is_array(value) &&
-                   !pl_json_is_object(value);
-    double number;
-    bool truth;
-    if (is_null && !pl_json_number(value, &number) && !pl_json_bool(value, &truth))
-        return NULL;
-    return value;
+    return pl_json_is_null(value) ? NULL : value;
 }
 
 static pl_status unsupported(const config_reader *c, const char *name,
@@ -207,9 +200,8 @@ pl_status llama_config_read(const char *what, const char *text, size_t len,
         PL_TRY(unsupported(&c, "architectures", names, kinds));
     PL_TRY(expect_text(&c, "model_type", architectures[out->qk_norm].type, kinds));
     /* Qwen3 models may limit attention to a sliding window; our attention has none. */
-    static const char no_window[] =
-        "pathloom's attention always sees the whole context; use a model without "
-        "sliding windows";
+    static const char no_window[] = "pathloom's attention always sees the whole "
+                                    "context; use a model without sliding windows";
     PL_TRY(expect_false(&c, "use_sliding_window", no_window));
     const pl_json *layers = field(&c, "layer_types");
     for (size_t i = 0; i < pl_json_count(layers); i++) {
@@ -236,11 +228,11 @@ done:
  * different fields. */
 void llama_config_write(const pl_shape *s, const char *dtype, pl_buf *out)
 {
-    pl_json *o = pl_json_object(), *names = pl_json_array(), *rope = pl_json_object();
+    pl_json *o = pl_json_object(), *rope = pl_json_object();
     pl_json_set_text(rope, "rope_type", "default");
     pl_json_set_real(rope, "rope_theta", s->rope_theta);
-    pl_json_push(names, pl_json_make_text(architectures[s->qk_norm].class_name));
-    pl_json_set(o, "architectures", names);
+    pl_json_set(o, "architectures",
+                pl_json_list(pl_json_make_text(architectures[s->qk_norm].class_name)));
     pl_json_set_bool(o, "attention_bias", false);
     pl_json_set_real(o, "attention_dropout", 0);
     pl_json_set_int(o, "bos_token_id", 1);

@@ -64,16 +64,6 @@ pl_status pl_read_path_modules(pl_store *store, const pl_topology *t,
     return PL_OK;
 }
 
-static void set_module_names(const pl_arm *arm, const pl_topology *t, int path,
-                             uint64_t version, pl_path_module *modules)
-{
-    for (int slot = 0; slot < pl_topology_n_slots(t); slot++) {
-        modules[slot].number = version;
-        pl_arm_module_name(arm, t, pl_topology_module_of_path(t, slot, path),
-                           modules[slot].name);
-    }
-}
-
 static pl_status place_in_tag(const pl_snapshot *tag, pl_path_module *m)
 {
     const pl_snapshot_item *item = pl_snapshot_place(tag, m->name);
@@ -97,19 +87,22 @@ char *pl_best_tag(const pl_arm *arm, const pl_topology *t, int path,
 pl_status pl_name_path_modules(pl_store *store, const pl_arm *arm, const pl_topology *t,
                                int path, pl_which which, pl_path_module *modules)
 {
-    set_module_names(arm, t, path, UINT64_MAX, modules);
+    for (int slot = 0; slot < pl_topology_n_slots(t); slot++) {
+        modules[slot].number = which.number ? *which.number : UINT64_MAX;
+        pl_arm_module_name(arm, t, pl_topology_module_of_path(t, slot, path),
+                           modules[slot].name);
+    }
     if (which.best && pl_arm_chapter(arm->name) >= 0) {
         char name[PL_NAME_MAX];
         pl_snapshot tag;
         pl_best_tag(arm, t, path, name);
         pl_status status = pl_store_get_tag(store, name, &tag);
         if (status == PL_ERR_NOT_FOUND)
-            return pl_fail(
-                status,
-                "%s has no best versions: there is no tag %s. (`pathloom train` "
-                "makes this tag when the arm has ended, if train.holdout is "
-                "above 0.) Leave out --select best",
-                arm->name, name);
+            return pl_fail(status,
+                           "%s has no best versions: there is no tag %s. (`pathloom "
+                           "train` makes this tag when the arm has ended, if "
+                           "train.holdout is above 0.) Leave out --select best",
+                           arm->name, name);
         PL_CHECK(status);
         for (int slot = 0; status == PL_OK && slot < pl_topology_n_slots(t); slot++)
             status = place_in_tag(&tag, &modules[slot]);
@@ -121,25 +114,14 @@ pl_status pl_name_path_modules(pl_store *store, const pl_arm *arm, const pl_topo
     return PL_OK;
 }
 
-pl_status pl_read_path_at(pl_store *store, const pl_arm *arm, const pl_topology *t,
-                          int path, pl_which which, float *params)
+pl_status pl_read_path(pl_store *store, const pl_arm *arm, const pl_topology *t,
+                       int path, pl_which which, float *params)
 {
     pl_path_module *modules =
         pl_alloc((size_t)pl_topology_n_slots(t) * sizeof *modules);
     pl_status status = pl_name_path_modules(store, arm, t, path, which, modules);
     if (status == PL_OK)
         status = pl_read_path_modules(store, t, modules, params);
-    pl_free(modules);
-    return status;
-}
-
-pl_status pl_read_path(pl_store *store, const pl_arm *arm, const pl_topology *t,
-                       int path, uint64_t version, float *params)
-{
-    pl_path_module *modules =
-        pl_alloc((size_t)pl_topology_n_slots(t) * sizeof *modules);
-    set_module_names(arm, t, path, version, modules);
-    pl_status status = pl_read_path_modules(store, t, modules, params);
     pl_free(modules);
     return status;
 }
@@ -155,10 +137,10 @@ pl_status pl_close_paths(const pl_topology *t, const char *modules, bool **close
         snprintf(name, sizeof name, "%.*s", (int)strcspn(at, ","), at);
         const int module = pl_topology_find_module(t, name);
         if (module < 0)
-            return pl_fail(PL_ERR_NOT_FOUND,
-                           "the mixture has no module `%s`; `pathloom store ls` lists "
-                           "all modules",
-                           name);
+            return pl_fail(
+                PL_ERR_NOT_FOUND,
+                "the mixture has no module `%s`; `pathloom store ls` lists all modules",
+                name);
         for (int i = 0; i < pl_topology_module_n_paths(t, module); i++)
             (*closed)[pl_topology_module_path(t, module, i)] = true;
     }

@@ -6,11 +6,12 @@
 #include "outer/outer.h"
 
 /* Which versions of a path's modules are read. If `at` is set: the versions that this
- * tag names. If `best` is set: the best version of the path. Otherwise: the newest
- * versions. */
+ * tag names. If `best` is set: the best version of the path. If `number` is set: the
+ * versions with this number. Otherwise: the newest versions. */
 typedef struct pl_which {
     const pl_snapshot *at; /* borrowed; NULL: no tag is asked for */
     bool best;
+    const uint64_t *number; /* borrowed; may be NULL */
 } pl_which;
 
 /* The run's settings that answering prompts needs. */
@@ -56,12 +57,6 @@ enum { PL_LIKELIHOOD_PATHS_MAX = 16 };
 bool pl_answers_by_likelihood(const char *rule, int prefix, int n_paths);
 
 /* ---- from a store ---- */
-/* Reads the parameters of a path: version `version` of each of its modules; UINT64_MAX
- * means the newest version of each module. ERR_NOT_FOUND if garbage collection has
- * deleted the parameters of a version. */
-PL_MUST_CHECK pl_status pl_read_path(pl_store *store, const pl_arm *arm,
-                                     const pl_topology *t, int path, uint64_t version,
-                                     float *params);
 typedef struct pl_path_module {
     char name[PL_MODULE_NAME_MAX];
     uint64_t number; /* number of the version; UINT64_MAX: the newest version */
@@ -90,10 +85,11 @@ PL_MUST_CHECK pl_status pl_read_path_modules(pl_store *store, const pl_topology 
  * train.holdout is above 0, `train` makes this tag when the arm has ended. */
 char *pl_best_tag(const pl_arm *arm, const pl_topology *t, int path,
                   char out[PL_NAME_MAX]);
-/* Reads the parameters of a path in the versions that `which` asks for. */
-PL_MUST_CHECK pl_status pl_read_path_at(pl_store *store, const pl_arm *arm,
-                                        const pl_topology *t, int path, pl_which which,
-                                        float *params);
+/* Reads the parameters of a path in the versions that `which` asks for. ERR_NOT_FOUND
+ * if garbage collection has deleted the parameters of one of them. */
+PL_MUST_CHECK pl_status pl_read_path(pl_store *store, const pl_arm *arm,
+                                     const pl_topology *t, int path, pl_which which,
+                                     float *params);
 /* Makes *closed [n_paths]: true for all paths that use a module of the list `modules`,
  * such as "L1.E3,B0.E1". The caller frees *closed with pl_free, also after a failure.
  * ERR_NOT_FOUND: there is no such module. ERR_USAGE: all paths would be closed. */

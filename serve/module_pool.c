@@ -1,6 +1,5 @@
 /* Keeps modules in memory once, for all paths that use them (module_pool.h). */
 #include "serve/module_pool.h"
-#include <string.h>
 
 /* A module in memory. Two modules count as the same if their parameters are equal and
  * the tensors of their slots have the same names and sizes. */

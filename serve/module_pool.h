@@ -36,7 +36,7 @@ pl_status pl_module_pool_missing(const pl_module_pool *pool,
 /* A path whose modules are in memory. */
 typedef struct pl_pooled_path pl_pooled_path;
 /* Opens a path: reads those of its modules that are not in memory. The errors are those
- * of pl_read_path_at. */
+ * of pl_read_path. */
 pl_status pl_module_pool_open(pl_module_pool *pool, const pl_path_source *source,
                               pl_pooled_path **out);
 void pl_module_pool_close(pl_module_pool *pool, pl_pooled_path **path);

@@ -8,7 +8,6 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <string.h>
 
 enum {
     CONNECTIONS_MAX = 128,
@@ -40,7 +39,7 @@ struct pl_page_front {
 /* ---- questions ---- */
 static void release_question(pl_page_question *q)
 {
-    if (__atomic_sub_fetch(&q->owners, 1, __ATOMIC_SEQ_CST) > 0)
+    if (pl_atomic_sub(&q->owners, 1) > 1)
         return;
     for (int i = 0; i < q->n_arguments; i++)
         pl_free(q->arguments[i].value);
@@ -70,9 +69,7 @@ static enum MHD_Result note_argument(void *context, enum MHD_ValueKind kind,
     if (!pl_copy_text(a->name, sizeof a->name, name))
         return MHD_NO;
     q->refused = false;
-    size_t bytes = strlen(value) + 1;
-    a->value = pl_alloc(bytes);
-    memcpy(a->value, value, bytes);
+    a->value = pl_strdup(value);
     q->n_arguments++;
     return MHD_YES;
 }
@@ -97,23 +94,12 @@ void pl_page_front_answer(pl_page_question *q, pl_status status, pl_buf *body)
 
 void pl_page_front_publish(pl_page_front *front, uint64_t number)
 {
-    __atomic_store_n(&front->number, number, __ATOMIC_SEQ_CST);
+    pl_atomic_set(&front->number, number);
 }
 
 bool pl_page_front_is_watched(const pl_page_front *front)
 {
-    return pl_now_ms() - __atomic_load_n(&front->asked_ms, __ATOMIC_SEQ_CST) <
-           WATCHED_MS;
-}
-
-static void note_watcher(pl_page_front *f)
-{
-    __atomic_store_n(&f->asked_ms, pl_now_ms(), __ATOMIC_SEQ_CST);
-}
-
-static bool is_closing(const pl_page_front *f)
-{
-    return __atomic_load_n(&f->closing, __ATOMIC_SEQ_CST);
+    return pl_now_ms() - pl_atomic_get(&front->asked_ms) < WATCHED_MS;
 }
 
 /* Gives the question to the owner of the front and waits for the answer. Returns false
@@ -121,10 +107,10 @@ static bool is_closing(const pl_page_front *f)
 static bool ask_owner(pl_page_front *f, pl_page_question *q)
 {
     pl_buf_destroy(&q->body);
-    __atomic_add_fetch(&q->owners, 1, __ATOMIC_SEQ_CST);
+    pl_atomic_add(&q->owners, 1);
     pl_queue_push(f->questions, q);
     while (!pl_queue_pop(q->answers, LOOK_MS))
-        if (is_closing(f))
+        if (pl_atomic_get(&f->closing))
             return false;
     return true;
 }
@@ -148,7 +134,7 @@ static enum MHD_Result reply_to_question(pl_page_front *f, struct MHD_Connection
                                "the URL has too many arguments, or a part of the URL "
                                "is too long\n");
     }
-    note_watcher(f);
+    pl_atomic_set(&f->asked_ms, pl_now_ms());
     server_client_is_busy(http_client(c));
     bool answered = ask_owner(f, q);
     while (answered && q->status == PL_ERR_BUSY && pl_now_ms() < until &&
@@ -187,12 +173,12 @@ static ssize_t write_event(void *context, uint64_t position, char *out, size_t m
     event_stream *s = context;
     (void)position;
     for (;;) {
-        const uint64_t number = __atomic_load_n(&s->front->number, __ATOMIC_SEQ_CST);
-        note_watcher(s->front);
+        const uint64_t number = pl_atomic_get(&s->front->number);
+        pl_atomic_set(&s->front->asked_ms, pl_now_ms());
         /* So the stream is closed only if there are too many connections, and after
          * silent ones. The browser then opens it again. */
         server_client_waits(s->client);
-        if (is_closing(s->front) || most < 64)
+        if (pl_atomic_get(&s->front->closing) || most < 64)
             return MHD_CONTENT_READER_END_OF_STREAM;
         if (number != s->number || pl_now_ms() - s->sent_ms > COMMENT_MS) {
             int n =
@@ -234,7 +220,7 @@ static enum MHD_Result on_page_request(void *context, struct MHD_Connection *c,
     if ((doubt = http_site_doubt(&f->site, c, url)))
         return http_reply_text(c, MHD_HTTP_FORBIDDEN, doubt);
     if (strcmp(url, "/") == 0)
-        return http_queue(c, MHD_HTTP_OK, "text/html; charset=utf-8", NULL, 0,
+        return http_queue(c, MHD_HTTP_OK, "text/html; charset=utf-8",
                           http_page_response(&f->page));
     if (f->access &&
         !server_access_find(f->access,
@@ -248,7 +234,7 @@ static enum MHD_Result on_page_request(void *context, struct MHD_Connection *c,
         s->client = http_client(c);
         s->socket = http_socket(c);
         s->number = UINT64_MAX;
-        return http_queue(c, MHD_HTTP_OK, "text/event-stream", NULL, 0,
+        return http_queue(c, MHD_HTTP_OK, "text/event-stream",
                           mhd.MHD_create_response_from_callback(
                               MHD_SIZE_UNKNOWN, BLOCK_BYTES, write_event, s, pl_free));
     }
@@ -287,7 +273,7 @@ pl_status pl_page_front_open(const pl_page_front_options *options, pl_page_front
         PL_TRY(http_not_listening(options->listen, "the page", "--listen", errno));
     const union MHD_DaemonInfo *info =
         mhd.MHD_get_daemon_info(f->daemon, MHD_DAEMON_INFO_BIND_PORT);
-    snprintf(address, 64, "%s:%u", f->site.host, info ? (unsigned)info->port : 0u);
+    snprintf(address, 64, "%s:%u", at.host, info ? (unsigned)info->port : 0u);
     *out = f;
     return PL_OK;
 done:
@@ -300,7 +286,7 @@ void pl_page_front_close(pl_page_front **front)
     pl_page_front *f = *front;
     if (!f)
         return;
-    __atomic_store_n(&f->closing, true, __ATOMIC_SEQ_CST);
+    pl_atomic_set(&f->closing, true);
     if (f->daemon)
         mhd.MHD_stop_daemon(f->daemon);
     for (pl_page_question *q; f->questions && (q = pl_queue_pop(f->questions, 0));)
@@ -309,7 +295,7 @@ void pl_page_front_close(pl_page_front **front)
         pl_queue_destroy(&f->questions);
     server_clients_close(&f->site.clients);
     server_access_destroy(&f->access);
-    http_page_clear(&f->page);
+    pl_buf_destroy(&f->page.html);
     pl_free(f);
     *front = NULL;
 }

@@ -151,9 +151,12 @@ static pl_status hold_path(pl_path_chooser *c, int path)
     return pl_model_use(c->model, pl_pooled_path_table(s->pooled));
 }
 
-/* Sets the costs of closed paths to infinity, so that they are never chosen. */
-static void close_costs(const pl_path_chooser *c, double *costs)
+/* Sets `costs` to the router's nats; those of closed paths are infinite, so that they
+ * are never chosen. */
+static void set_costs(const pl_path_chooser *c, const int32_t *tokens, int n,
+                      double *costs)
 {
+    pl_prefix_lm_nats(c->router, tokens, n, costs);
     for (int path = 0; path < pl_prefix_lm_n_paths(c->router); path++)
         if (pl_path_is_closed(c->settings, path))
             costs[path] = INFINITY;
@@ -187,8 +190,7 @@ pl_status pl_path_chooser_choose(pl_path_chooser *c, const int32_t *tokens, int 
     memset(out, 0, sizeof *out);
     if (c->n_held == 0 || seen < 2) {
         PL_CHECK(pl_path_chooser_by_router(c));
-        pl_prefix_lm_nats(c->router, tokens, n, c->costs);
-        close_costs(c, c->costs);
+        set_costs(c, tokens, n, c->costs);
         return pl_likelihood_choose(c->costs, pl_prefix_lm_n_paths(c->router),
                                     &out->path, &out->margin_nats);
     }
@@ -202,7 +204,6 @@ pl_status pl_path_chooser_choose(pl_path_chooser *c, const int32_t *tokens, int 
     if (n > seen) {
         /* the router's nats of the later tokens */
         const int n_paths = pl_topology_n_paths(c->topology);
-        PL_CHECK(pl_path_chooser_by_router(c));
         PL_CHECK(pl_path_chooser_costs(c, tokens + seen - 1, n - seen + 1, n_paths,
                                        c->costs));
         for (int path = 0; path < n_paths; path++)
@@ -223,7 +224,6 @@ pl_status pl_path_chooser_costs(pl_path_chooser *c, const int32_t *tokens, int n
                        "the router in the store has %d paths, but the mixture has %d; "
                        "run `pathloom store fsck`",
                        pl_prefix_lm_n_paths(c->router), n_paths);
-    pl_prefix_lm_nats(c->router, tokens, n, costs);
-    close_costs(c, costs);
+    set_costs(c, tokens, n, costs);
     return PL_OK;
 }

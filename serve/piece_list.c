@@ -2,7 +2,6 @@
  * Nothing is read beyond the end of a message. */
 #include "serve/piece_list.h"
 #include <math.h>
-#include <string.h>
 
 enum { WIRE_VARINT = 0, WIRE_FIXED64 = 1, WIRE_BYTES = 2, WIRE_FIXED32 = 5 };
 enum { MODEL_BPE = 2 };

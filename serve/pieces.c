@@ -1,7 +1,6 @@
 /* Joins the bytes of tokens into text: UTF-8 as in Unicode 15, table 3-7 (well-formed
  * byte sequences); each maximal ill-formed part becomes one U+FFFD (section 3.9). */
 #include "serve/pieces.h"
-#include <string.h>
 
 /* Returns the length of a character, from its first byte; 0 if no character begins with
  * this byte. */

@@ -1,6 +1,5 @@
 /* Remembers the prompts in the slots of a decoder (prefix_cache.h). */
 #include "serve/prefix_cache.h"
-#include <string.h>
 
 typedef struct kept_prompt {
     pl_buf tokens;     /* the tokens (int32_t) that were read */

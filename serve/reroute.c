@@ -4,7 +4,6 @@
 #include "serve/rerouting.h"
 #include "eval/eval.h"
 #include "serve/sequence.h"
-#include <string.h>
 
 /* The work that remains before the next token is chosen. */
 typedef enum stage {

@@ -4,19 +4,8 @@
 #include "serve/half.h"
 #include "corpus/corpus.h"
 #include <stdlib.h>
-#include <string.h>
 
 enum { LENGTH_BYTES = 8 };
-
-struct safetensors {
-    char name[PL_PATH_MAX];
-    pl_mapping mapping; /* empty if the bytes are borrowed */
-    pl_json *header;
-    st_tensor *tensors; /* sorted by name */
-    size_t n_tensors;
-    const uint8_t *data;
-    uint64_t data_bytes;
-};
 
 /* All types of the format, with their sizes. Types that we do not use are listed too:
  * a file may contain them, and the sizes of their tensors are checked. */
@@ -62,9 +51,8 @@ static pl_status read_tensor(const safetensors *f, const char *name, st_tensor *
     for (size_t i = 0; i < n; i++) {
         int64_t extent = 0;
         if (!pl_json_int(pl_json_at(shape, i), &extent) || extent < 0)
-            return wrong_tensor(f, t->name,
-                                "has an extent that is not a whole number of 0 or "
-                                "more");
+            return wrong_tensor(
+                f, t->name, "has an extent that is not a whole number of 0 or more");
         if (extent > 0 && t->n_values > (uint64_t)(INT64_MAX / 64) / (uint64_t)extent)
             return wrong_tensor(f, t->name, "is larger than any file");
         t->dims[i] = extent;
@@ -124,12 +112,11 @@ pl_status safetensors_parse(const char *what, const uint8_t *bytes, size_t len,
                        f->name, len));
     const uint64_t header = pl_le_get(bytes, LENGTH_BYTES);
     if (header > len - LENGTH_BYTES || header > SAFETENSORS_HEADER_MAX)
-        PL_TRY(pl_fail(
-            PL_ERR_DATA,
-            "%s: its first 8 bytes say that its header has %llu bytes, which does "
-            "not fit a file of %zu bytes or is above 100 MB; the file is incomplete, "
-            "or not in the safetensors format",
-            f->name, (unsigned long long)header, len));
+        PL_TRY(pl_fail(PL_ERR_DATA,
+                       "%s: its first 8 bytes say that its header has %llu bytes, "
+                       "which does not fit a file of %zu bytes or is above 100 MB; the "
+                       "file is incomplete, or not in the safetensors format",
+                       f->name, (unsigned long long)header, len));
     f->data = bytes + LENGTH_BYTES + header;
     f->data_bytes = len - LENGTH_BYTES - header;
     status =
@@ -202,22 +189,6 @@ void safetensors_close(safetensors **file)
     *file = NULL;
 }
 
-/* ---- getters ---- */
-const char *safetensors_name(const safetensors *file)
-{
-    return file->name;
-}
-
-size_t safetensors_count(const safetensors *file)
-{
-    return file->n_tensors;
-}
-
-const st_tensor *safetensors_at(const safetensors *file, size_t i)
-{
-    return &file->tensors[i];
-}
-
 const st_tensor *safetensors_find(const safetensors *file, const char *name)
 {
     st_tensor key = {.name = name};
@@ -225,30 +196,19 @@ const st_tensor *safetensors_find(const safetensors *file, const char *name)
 }
 
 /* ---- values ---- */
-static uint16_t load_u16(const uint8_t *bytes)
-{
-    return (uint16_t)(bytes[0] | bytes[1] << 8);
-}
-
 pl_status safetensors_floats(const safetensors *file, const st_tensor *tensor,
                              float *out)
 {
     const uint8_t *in = tensor->data;
     if (strcmp(tensor->dtype, "F32") == 0)
-        for (uint64_t i = 0; i < tensor->n_values; i++) {
-            const uint8_t *bytes = in + 4 * i;
-            uint32_t bits = (uint32_t)load_u16(bytes) | (uint32_t)load_u16(bytes + 2)
-                                                            << 16;
-            float value;
-            memcpy(&value, &bits, sizeof value);
-            out[i] = value;
-        }
+        /* the format is little-endian, like all supported machines */
+        memcpy(out, in, tensor->n_values * sizeof *out);
     else if (strcmp(tensor->dtype, "BF16") == 0)
         for (uint64_t i = 0; i < tensor->n_values; i++)
-            out[i] = pl_bf16_to_float(load_u16(in + 2 * i));
+            out[i] = pl_bf16_to_float((uint16_t)pl_le_get(in + 2 * i, 2));
     else if (strcmp(tensor->dtype, "F16") == 0)
         for (uint64_t i = 0; i < tensor->n_values; i++)
-            out[i] = half_to_float(load_u16(in + 2 * i));
+            out[i] = half_to_float((uint16_t)pl_le_get(in + 2 * i, 2));
     else
         return pl_fail(PL_ERR_UNSUPPORTED,
                        "%s: tensor %.128s is %s; only F32, F16 and BF16 can be "

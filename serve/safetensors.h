@@ -22,7 +22,15 @@ typedef struct st_tensor {
     uint64_t n_bytes;
 } st_tensor;
 
-typedef struct safetensors safetensors;
+typedef struct safetensors {
+    char name[PL_PATH_MAX];
+    pl_mapping mapping; /* empty if the bytes are borrowed */
+    pl_json *header;
+    st_tensor *tensors; /* sorted by name */
+    size_t n_tensors;
+    const uint8_t *data;
+    uint64_t data_bytes;
+} safetensors;
 
 /* Parses the bytes of a file, which are borrowed until close. `what` is the file's name
  * for error messages. ERR_DATA; ERR_UNSUPPORTED for an unknown dtype. */
@@ -32,10 +40,6 @@ pl_status safetensors_parse(const char *what, const uint8_t *bytes, size_t len,
 pl_status safetensors_open(const char *path, safetensors **out);
 void safetensors_close(safetensors **file); /* accepts NULL */
 
-const char *safetensors_name(const safetensors *file);
-size_t safetensors_count(const safetensors *file);
-/* Returns the tensor with index i in the order of names. */
-const st_tensor *safetensors_at(const safetensors *file, size_t i);
 /* Returns the tensor with this name; NULL if there is none. */
 const st_tensor *safetensors_find(const safetensors *file, const char *name);
 

@@ -1,7 +1,6 @@
 /* Keeps the state of one request while its tokens are chosen (sequence.h). */
 #include "serve/sequence.h"
 #include <math.h>
-#include <string.h>
 
 const char *pl_finish_name(pl_finish finish)
 {
@@ -22,11 +21,10 @@ pl_status sequence_open(sequence *s, const pl_tokenizer *tokenizer, int vocab,
     if (n_prompt < 1)
         return pl_fail(PL_ERR_USAGE, "the prompt is empty; give at least one token");
     if (n_prompt > context)
-        return pl_fail(
-            PL_ERR_USAGE,
-            "the prompt has %d tokens and the model's context is %d; shorten the "
-            "prompt",
-            n_prompt, context);
+        return pl_fail(PL_ERR_USAGE,
+                       "the prompt has %d tokens and the model's context is %d; "
+                       "shorten the prompt",
+                       n_prompt, context);
     if (options->max_tokens < (options->prompt_scores ? 0 : 1))
         return pl_fail(PL_ERR_USAGE, "max_tokens is %d; give 1 or more",
                        options->max_tokens);
@@ -36,10 +34,10 @@ pl_status sequence_open(sequence *s, const pl_tokenizer *tokenizer, int vocab,
                        options->n_top, (int)PL_TOP_MAX);
     for (int i = 0; i < options->n_bias; ++i)
         if (options->bias[i].token < 0 || options->bias[i].token >= known)
-            return pl_fail(PL_ERR_USAGE,
-                           "logit_bias names token %d; the vocabulary has tokens 0 to "
-                           "%d",
-                           (int)options->bias[i].token, known - 1);
+            return pl_fail(
+                PL_ERR_USAGE,
+                "logit_bias names token %d; the vocabulary has tokens 0 to %d",
+                (int)options->bias[i].token, known - 1);
     s->tokenizer = tokenizer;
     s->options = *options;
     s->vocab = vocab;

@@ -12,8 +12,7 @@
  * - completion: a request in JSON (OpenAI's /v1/completions), and the answers to it
  * - likelihood: how well each path predicts a prompt -> the path that answers it
  *
- * Read them in this order: choose, score, pieces, sequence, generate, batch,
- * completion, likelihood. The other public headers of this folder:
+ * Read them in this order, and sequence before generate. The other public headers:
  *
  * - chat: the messages of a conversation -> the text of a prompt
  * - exchange: exports a path as files that other programs load, and imports their
@@ -90,6 +89,14 @@ typedef struct pl_token_score {
 pl_status pl_score_token(const float *logits, int vocab, int32_t token, int n_top,
                          pl_token_score *out);
 typedef pl_status (*pl_score_fn)(void *context, const pl_token_score *score);
+
+/* ---- prompts ---- */
+/* Appends BOS and the tokens of a text, with which every prompt begins. */
+pl_status pl_prompt_encode(const pl_tokenizer *tokenizer, const char *text, size_t len,
+                           pl_buf *tokens);
+/* The tokens in a buffer, and their number. */
+const int32_t *pl_prompt_tokens(const pl_buf *tokens);
+int pl_prompt_count(const pl_buf *tokens);
 
 /* ---- generate ---- */
 /* Gets each piece of text as soon as the piece is final. A piece is valid UTF-8 of
@@ -281,11 +288,10 @@ struct pl_completion {
  * caller clears the completion, also after a failure. */
 pl_status pl_completion_parse(const char *body, size_t len, pl_completion *out);
 void pl_completion_clear(pl_completion *completion);
-/* The next four functions are for the parsers of requests with keys of their own, such
+/* The next three functions are for the parsers of requests with keys of their own, such
  * as those of /v1/chat/completions. The first parses a body, which must be a JSON
  * object, and calls `read` for each of its keys. The second reads one key of a
- * completion. The third tells whether a value is null, so that its key counts as
- * missing. The fourth refuses keys that are valid alone but not together. */
+ * completion. The third refuses keys that are valid alone but not together. */
 typedef pl_status (*pl_completion_key_fn)(void *context, const char *key,
                                           const pl_json *value);
 pl_status pl_completion_each_key(const char *body, size_t len,
@@ -295,7 +301,6 @@ pl_status pl_completion_read_key(const char *name, const pl_json *value,
 /* Judges a key that this server does not have. ERR_USAGE, unless the value asks for
  * nothing, such as an empty list of tools. The message names the most similar key. */
 pl_status pl_completion_foreign_key(const char *name, const pl_json *value);
-bool pl_completion_is_null(const pl_json *value);
 pl_status pl_completion_check(pl_completion *c);
 /* Sets every field to its default: the value for a request without keys. */
 void pl_completion_defaults(pl_completion *out);

@@ -36,13 +36,18 @@ struct pl_server {
 };
 
 /* ---- jobs and events ---- */
+void server_output_destroy(server_output *out)
+{
+    pl_buf_destroy(&out->text);
+    pl_buf_destroy(&out->scores);
+    pl_buf_destroy(&out->spans);
+}
+
 void server_event_destroy(server_event **event)
 {
     if (!*event)
         return;
-    pl_buf_destroy(&(*event)->text);
-    pl_buf_destroy(&(*event)->scores);
-    pl_buf_destroy(&(*event)->spans);
+    server_output_destroy(&(*event)->out);
     pl_free(*event);
     *event = NULL;
 }
@@ -58,16 +63,15 @@ static address_use *address_slot(pl_server *s, uint32_t address)
 static void add_answer_bytes(server_job *job, int64_t bytes)
 {
     job->answer_bytes += bytes;
-    __atomic_fetch_add(&job->server->answer_bytes, bytes, __ATOMIC_SEQ_CST);
-    __atomic_fetch_add(&address_slot(job->server, job->address)->answer_bytes, bytes,
-                       __ATOMIC_SEQ_CST);
+    pl_atomic_add(&job->server->answer_bytes, bytes);
+    pl_atomic_add(&address_slot(job->server, job->address)->answer_bytes, bytes);
 }
 
 void server_job_release(server_job **job)
 {
     server_job *j = *job;
     *job = NULL;
-    if (!j || __atomic_fetch_sub(&j->owners, 1, __ATOMIC_SEQ_CST) > 1)
+    if (!j || pl_atomic_sub(&j->owners, 1) > 1)
         return;
     add_answer_bytes(j, -j->answer_bytes);
     for (server_event *e; (e = pl_queue_pop(j->events, 0)) != NULL;)
@@ -76,11 +80,8 @@ void server_job_release(server_job **job)
     pl_completion_clear(&j->completion);
     for (int i = 0; i < j->n_prompts; i++)
         pl_buf_destroy(&j->prompts[i].tokens);
-    for (int i = 0; i < j->n_parts; i++) {
-        pl_buf_destroy(&j->parts[i].text);
-        pl_buf_destroy(&j->parts[i].scores);
-        pl_buf_destroy(&j->parts[i].spans);
-    }
+    for (int i = 0; i < j->n_parts; i++)
+        server_output_destroy(&j->parts[i].out);
     pl_free(j->prompts);
     pl_free(j->parts);
     pl_free(j);
@@ -88,21 +89,20 @@ void server_job_release(server_job **job)
 
 static void leave_line(server_job *job)
 {
-    if (__atomic_exchange_n(&job->in_line, false, __ATOMIC_SEQ_CST))
-        __atomic_fetch_sub(&job->server->counts.waiting, 1, __ATOMIC_SEQ_CST);
+    if (pl_atomic_swap(&job->in_line, false))
+        pl_atomic_sub(&job->server->counts.waiting, 1);
 }
 
 static void leave_places(server_job *job)
 {
     leave_line(job);
-    if (__atomic_exchange_n(&job->of_address, false, __ATOMIC_SEQ_CST))
-        __atomic_fetch_sub(&address_slot(job->server, job->address)->n, 1,
-                           __ATOMIC_SEQ_CST);
+    if (pl_atomic_swap(&job->of_address, false))
+        pl_atomic_sub(&address_slot(job->server, job->address)->n, 1);
 }
 
 void server_job_leave(server_job *job)
 {
-    __atomic_store_n(&job->left, true, __ATOMIC_SEQ_CST);
+    pl_atomic_set(&job->left, true);
     leave_places(job);
 }
 
@@ -119,10 +119,10 @@ static void count_end(server_job *job)
     /* mistakes of clients are counted nowhere: neither these nor those that the parser
      * finds */
     if (status != PL_ERR_USAGE && status != PL_ERR_NOT_FOUND)
-        __atomic_fetch_add(status == PL_OK              ? &n->answered
-                           : status == PL_ERR_CANCELLED ? &n->left
-                                                        : &n->failed,
-                           1, __ATOMIC_SEQ_CST);
+        pl_atomic_add(status == PL_OK              ? &n->answered
+                      : status == PL_ERR_CANCELLED ? &n->left
+                                                   : &n->failed,
+                      1);
     leave_places(job);
 }
 
@@ -136,17 +136,14 @@ static server_event *make_end(const server_part *part, pl_status status,
     e->code = code;
     e->result = *result;
     if (status != PL_OK)
-        pl_buf_printf(&e->text, "%s", pl_last_error());
+        pl_buf_printf(&e->out.text, "%s", pl_last_error());
     return e;
 }
 
-/* Moves the part's text, scores and spans, which are in no event yet, into an event. */
-static void fill_event(server_event *e, server_part *part)
+static void move_output(server_event *e, server_part *part)
 {
-    e->text = part->text;
-    e->scores = part->scores;
-    e->spans = part->spans;
-    part->text = part->scores = part->spans = (pl_buf){0};
+    e->out = part->out;
+    part->out = (server_output){.text = {0}};
 }
 
 static void tell_end(server_part *part, pl_status status, const char *code,
@@ -156,15 +153,15 @@ static void tell_end(server_part *part, pl_status status, const char *code,
     server_counters *n = &job->server->counts;
     server_event *e = make_end(part, status, code, result);
     if (status == PL_OK) {
-        fill_event(e, part);
+        move_output(e, part);
     } else if (job->status == PL_OK) {
         job->status = status;
     }
     if (part->index % job->completion.n == 0)
-        __atomic_fetch_add(&n->prompt_tokens, result->n_prompt, __ATOMIC_SEQ_CST);
-    __atomic_fetch_add(&n->known_tokens, result->n_known, __ATOMIC_SEQ_CST);
-    __atomic_fetch_add(&n->chosen_tokens, result->n_tokens, __ATOMIC_SEQ_CST);
-    __atomic_fetch_add(&n->routing_tokens, result->n_routing, __ATOMIC_SEQ_CST);
+        pl_atomic_add(&n->prompt_tokens, result->n_prompt);
+    pl_atomic_add(&n->known_tokens, result->n_known);
+    pl_atomic_add(&n->chosen_tokens, result->n_tokens);
+    pl_atomic_add(&n->routing_tokens, result->n_routing);
     const bool last = ++job->n_ended == job->n_parts;
     if (last)
         count_end(job);
@@ -190,7 +187,7 @@ static void end_waiting_parts(server_job *job, pl_status status, const char *cod
 static pl_status check_job_wanted(void *context)
 {
     const server_job *job = context;
-    if (__atomic_load_n(&job->left, __ATOMIC_SEQ_CST))
+    if (pl_atomic_get(&job->left))
         return pl_fail(PL_ERR_CANCELLED, "the client has closed the connection");
     if (pl_now() > job->deadline)
         return pl_fail(PL_ERR_TIMEOUT, "the request took longer than %d s",
@@ -204,9 +201,9 @@ static pl_status on_piece(void *context, const char *text, size_t len)
     server_part *part = context;
     PL_CHECK(check_job_wanted(part->job));
     server_event *e = pl_alloc(sizeof *e);
-    pl_buf_append(&part->text, text, len);
+    pl_buf_append(&part->out.text, text, len);
     e->index = part->index;
-    fill_event(e, part);
+    move_output(e, part);
     pl_queue_push(part->job->events, e);
     return PL_OK;
 }
@@ -215,7 +212,7 @@ static pl_status on_score(void *context, const pl_token_score *score)
 {
     server_part *part = context;
     if (part->options.scores)
-        pl_buf_append(&part->scores, score, sizeof *score);
+        pl_buf_append(&part->out.scores, score, sizeof *score);
     return PL_OK;
 }
 
@@ -226,7 +223,7 @@ static void on_moved(void *context, int from, int path)
     server_part *part = context;
     const pl_reroute_span span = {
         from, server_paths_open_path(part->job->server->paths, path)};
-    pl_buf_append(&part->spans, &span, sizeof span);
+    pl_buf_append(&part->out.spans, &span, sizeof span);
 }
 
 static pl_status check_part_wanted(void *context)
@@ -249,16 +246,6 @@ static void on_part_done(void *context, pl_status status,
 }
 
 /* ---- from arrival to a batch ---- */
-static int count_prompt_tokens(const server_prompt *prompt)
-{
-    return (int)(prompt->tokens.len / sizeof(int32_t));
-}
-
-static const int32_t *get_prompt_tokens(const server_prompt *prompt)
-{
-    return (const int32_t *)(const void *)prompt->tokens.data;
-}
-
 /* Finds the model that answers a prompt: the model that the request names, or else the
  * path that is chosen for the prompt. Leaves prompt->path at -1 if the server must do
  * other work before the path can be chosen. If the prompt does not begin with BOS, BOS
@@ -278,9 +265,9 @@ static pl_status find_prompt_path(pl_server *s, const server_job *job,
          * get different paths, so the base model answers. */
         PL_CHECK(server_models_find(models, "base", &prompt->path));
     } else {
-        const int32_t bos = PL_TOKEN_BOS, *tokens = get_prompt_tokens(prompt);
+        const int32_t bos = PL_TOKEN_BOS, *tokens = pl_prompt_tokens(&prompt->tokens);
         const bool starts = tokens[0] == bos;
-        int n = count_prompt_tokens(prompt) + !starts;
+        int n = pl_prompt_count(&prompt->tokens) + !starts;
         pl_buf text = {0};
         /* A request whose purpose is the scores of its prompt: evaluation tools ask for
          * at most one token. Only the first router.prefix tokens choose its path, as in
@@ -297,7 +284,7 @@ static pl_status find_prompt_path(pl_server *s, const server_job *job,
         if (!starts) {
             pl_buf_append(&text, &bos, sizeof bos);
             pl_buf_append(&text, tokens, (size_t)(n - 1) * sizeof *tokens);
-            tokens = (const int32_t *)(const void *)text.data;
+            tokens = pl_prompt_tokens(&text);
         }
         pl_path_choice choice;
         const pl_status status = server_paths_route(s->paths, tokens, n, &choice);
@@ -319,16 +306,14 @@ static pl_status prepare_prompt(const pl_server *s, const pl_completion_prompt *
                                 server_prompt *to, const char **code)
 {
     const pl_tokenizer *tokenizer = s->options.mix->tokenizer;
-    const int32_t bos = PL_TOKEN_BOS;
     const int context = s->options.mix->arm.shape.context;
     to->path = -1;
     /* The front may read the name as soon as it has the job's first event, so the name
      * must be set before any event. */
     pl_copy_text(to->model, sizeof to->model, "auto");
     if (from->text) {
-        pl_buf_append(&to->tokens, &bos, sizeof bos);
-        PL_CHECK(pl_tokenizer_encode(tokenizer, from->text, strlen(from->text),
-                                     &to->tokens));
+        PL_CHECK(
+            pl_prompt_encode(tokenizer, from->text, strlen(from->text), &to->tokens));
     } else {
         for (int i = 0; i < from->n_tokens; i++)
             if (from->tokens[i] >= pl_tokenizer_vocab(tokenizer))
@@ -339,14 +324,13 @@ static pl_status prepare_prompt(const pl_server *s, const pl_completion_prompt *
         pl_buf_append(&to->tokens, from->tokens,
                       (size_t)from->n_tokens * sizeof *from->tokens);
     }
-    if (count_prompt_tokens(to) <= context)
+    if (pl_prompt_count(&to->tokens) <= context)
         return PL_OK;
     *code = "exceed_context_size_error";
     return pl_fail(
         PL_ERR_USAGE,
-        "the prompt has %d tokens and the model's context is %d; shorten the "
-        "prompt",
-        count_prompt_tokens(to), context);
+        "the prompt has %d tokens and the model's context is %d; shorten the prompt",
+        pl_prompt_count(&to->tokens), context);
 }
 
 /* Returns the limit of one address; that of all addresses is twice as high. Answers of
@@ -367,7 +351,7 @@ static void arrive(pl_server *s, server_job *job)
         pl_json *list = pl_json_array();
         server_paths_write_slots(s->paths, list);
         job->parts[0].job = job;
-        pl_json_write(list, 0, &job->parts[0].text);
+        pl_json_write(list, 0, &job->parts[0].out.text);
         pl_json_destroy(&list);
         tell_end(&job->parts[0], PL_OK, NULL, &none);
         return;
@@ -394,7 +378,7 @@ static void arrive(pl_server *s, server_job *job)
         const int64_t scores = c->logprobs >= 0 ? (c->logprobs + 2) * SCORE_BYTES : 0;
         int64_t tokens = 0;
         for (int i = 0; i < job->n_prompts; i++) {
-            int64_t n = context - count_prompt_tokens(&job->prompts[i]);
+            int64_t n = context - pl_prompt_count(&job->prompts[i].tokens);
             n = c->options.max_tokens < n ? c->options.max_tokens : n;
             tokens += c->echo || c->options.prompt_scores ? context : n > 0 ? n : 0;
         }
@@ -402,11 +386,10 @@ static void arrive(pl_server *s, server_job *job)
     }
     job->answer_bytes_max = bytes;
     if (bytes > answers_max(s))
-        status =
-            pl_fail(PL_ERR_USAGE,
-                    "the answers to this request could take %lld MiB, and %lld MiB "
-                    "are allowed; ask for fewer tokens, answers or logprobs",
-                    (long long)(bytes >> 20), (long long)(answers_max(s) >> 20));
+        status = pl_fail(PL_ERR_USAGE,
+                         "the answers to this request could take %lld MiB, and %lld "
+                         "MiB are allowed; ask for fewer tokens, answers or logprobs",
+                         (long long)(bytes >> 20), (long long)(answers_max(s) >> 20));
     if (status != PL_OK) {
         server_event *e =
             make_end(&job->parts[0], status, code ? code : code_of(status), &none);
@@ -432,9 +415,8 @@ static pl_status admit_part(pl_server *s, server_part *part, bool *waits)
      * been sent. Only this thread takes bytes; others give them back at any time. */
     const int64_t bytes = job->answer_bytes_max - job->answer_bytes,
                   most = answers_max(s),
-                  own = __atomic_load_n(&address_slot(s, job->address)->answer_bytes,
-                                        __ATOMIC_SEQ_CST),
-                  all = __atomic_load_n(&s->answer_bytes, __ATOMIC_SEQ_CST);
+                  own = pl_atomic_get(&address_slot(s, job->address)->answer_bytes),
+                  all = pl_atomic_get(&s->answer_bytes);
     *waits = own + bytes > most || all + bytes > 2 * most;
     if (*waits)
         return PL_OK;
@@ -442,19 +424,21 @@ static pl_status admit_part(pl_server *s, server_part *part, bool *waits)
     /* with `echo`, the answer's text begins with the prompt; a waiting part has it */
     const pl_completion *c = &job->completion;
     const pl_completion_prompt *asked = &c->prompts[part->index / c->n];
-    const bool echoes = c->echo && part->text.len == 0;
+    const bool echoes = c->echo && part->out.text.len == 0;
     if (echoes && asked->text)
-        pl_buf_append(&part->text, asked->text, strlen(asked->text));
+        pl_buf_append(&part->out.text, asked->text, strlen(asked->text));
     else if (echoes)
         PL_CHECK(pieces_decode(s->options.mix->tokenizer, asked->tokens,
-                               (size_t)asked->n_tokens, &part->text));
+                               (size_t)asked->n_tokens, &part->out.text));
     const int every = job->completion.route_every;
     if (every == 0)
         PL_CHECK(find_prompt_path(s, job, prompt));
     if (job->kind == SERVER_EMBEDDING) {
-        const pl_generate_result result = {.n_prompt = count_prompt_tokens(prompt)};
-        PL_CHECK(server_paths_embed(s->paths, prompt->path, get_prompt_tokens(prompt),
-                                    result.n_prompt, &part->text, waits));
+        const pl_generate_result result = {.n_prompt =
+                                               pl_prompt_count(&prompt->tokens)};
+        PL_CHECK(server_paths_embed(s->paths, prompt->path,
+                                    pl_prompt_tokens(&prompt->tokens), result.n_prompt,
+                                    &part->out.text, waits));
         if (!*waits) {
             part->joined = true;
             tell_end(part, PL_OK, NULL, &result);
@@ -464,8 +448,8 @@ static pl_status admit_part(pl_server *s, server_part *part, bool *waits)
     *waits = every == 0 && prompt->path < 0;
     if (*waits)
         return PL_OK;
-    pl_batch_request request = {.prompt = get_prompt_tokens(prompt),
-                                .n_prompt = count_prompt_tokens(prompt),
+    pl_batch_request request = {.prompt = pl_prompt_tokens(&prompt->tokens),
+                                .n_prompt = pl_prompt_count(&prompt->tokens),
                                 .options = &part->options,
                                 .emit = on_piece,
                                 .done = on_part_done,
@@ -483,7 +467,7 @@ static pl_status admit_part(pl_server *s, server_part *part, bool *waits)
 static bool admit(pl_server *s, server_job *job)
 {
     int n_waiting = 0;
-    __atomic_fetch_add(&job->owners, 1, __ATOMIC_SEQ_CST);
+    pl_atomic_add(&job->owners, 1);
     for (int i = 0; i < job->n_parts && job->status == PL_OK; i++) {
         bool waits = false;
         if (job->parts[i].joined)
@@ -520,7 +504,7 @@ static void end_waiting(pl_server *s)
         server_job *job = s->first;
         s->first = job->next;
         s->last = s->first ? s->last : &s->first;
-        __atomic_fetch_add(&job->owners, 1, __ATOMIC_SEQ_CST);
+        pl_atomic_add(&job->owners, 1);
         (void)pl_fail(PL_ERR_CANCELLED, "the server is ending before the request was "
                                         "answered; send it to another server");
         end_waiting_parts(job, PL_ERR_CANCELLED, "server_ending");
@@ -536,7 +520,7 @@ pl_status pl_server_run(pl_server *s, volatile sig_atomic_t *stop,
         /* *stop is read only once per turn of this loop. So in a turn that may end the
          * server, new jobs are refused from the beginning. */
         bool ending = *stop > 0;
-        __atomic_store_n(&s->draining, ending, __ATOMIC_SEQ_CST);
+        pl_atomic_set(&s->draining, ending);
         if (*reload) {
             *reload = 0;
             if (s->reload && s->reload(s->reload_context) != PL_OK)
@@ -560,24 +544,21 @@ pl_status pl_server_run(pl_server *s, volatile sig_atomic_t *stop,
         }
         s->last = at;
         busy = server_paths_step(s->paths);
-        __atomic_fetch_add(&s->counts.steps, busy, __ATOMIC_SEQ_CST);
-        __atomic_store_n(&s->counts.active, server_paths_active(s->paths),
-                         __ATOMIC_SEQ_CST);
+        pl_atomic_add(&s->counts.steps, busy);
+        pl_atomic_set(&s->counts.active, server_paths_active(s->paths));
         const pl_pool_counts modules = server_paths_modules(s->paths);
         server_counters *n = &s->counts;
-        __atomic_store_n(&n->loaded, server_paths_loaded(s->paths), __ATOMIC_SEQ_CST);
-        __atomic_store_n(&n->modules, modules.n_modules, __ATOMIC_SEQ_CST);
-        __atomic_store_n(&n->module_bytes, (int64_t)modules.bytes, __ATOMIC_SEQ_CST);
-        __atomic_store_n(&n->modules_read, (int64_t)modules.n_read, __ATOMIC_SEQ_CST);
-        if (ending && __atomic_load_n(&s->counts.open, __ATOMIC_SEQ_CST) == 0 &&
-            busy == 0)
+        pl_atomic_set(&n->loaded, server_paths_loaded(s->paths));
+        pl_atomic_set(&n->modules, modules.n_modules);
+        pl_atomic_set(&n->module_bytes, (int64_t)modules.bytes);
+        pl_atomic_set(&n->modules_read, (int64_t)modules.n_read);
+        if (ending && pl_atomic_get(&s->counts.open) == 0 && busy == 0)
             return PL_OK;
     }
     /* All jobs end with an error. The front gets 2 s to send the errors to clients. */
-    __atomic_store_n(&s->draining, true, __ATOMIC_SEQ_CST);
+    pl_atomic_set(&s->draining, true);
     server_paths_unload(s->paths);
-    for (int i = 0; i < 20 && __atomic_load_n(&s->counts.open, __ATOMIC_SEQ_CST) > 0;
-         i++) {
+    for (int i = 0; i < 20 && pl_atomic_get(&s->counts.open) > 0; i++) {
         end_waiting(s);
         pl_sleep_ms(IDLE_MS);
     }
@@ -588,9 +569,9 @@ pl_status pl_server_run(pl_server *s, volatile sig_atomic_t *stop,
 /* Adds 1 to the counter if it is below `most`; otherwise returns false. */
 static bool take_counted_place(int *count, int most)
 {
-    if (__atomic_fetch_add(count, 1, __ATOMIC_SEQ_CST) < most)
+    if (pl_atomic_add(count, 1) < most)
         return true;
-    __atomic_fetch_sub(count, 1, __ATOMIC_SEQ_CST);
+    pl_atomic_sub(count, 1);
     return false;
 }
 
@@ -638,19 +619,19 @@ pl_status server_submit(pl_server *s, server_kind kind, pl_completion *completio
 {
     int *own = &address_slot(s, asker.address)->n, most = s->options.per_address;
     *out = NULL;
-    if (__atomic_load_n(&s->draining, __ATOMIC_SEQ_CST))
+    if (pl_atomic_get(&s->draining))
         return pl_fail(PL_ERR_BUSY,
                        "the server is ending; send the request to another server");
     if (!take_counted_place(own, most > 0 ? most : INT32_MAX)) {
-        __atomic_fetch_add(&s->counts.refused, 1, __ATOMIC_SEQ_CST);
+        pl_atomic_add(&s->counts.refused, 1);
         return pl_fail(PL_ERR_BUSY,
                        "%d requests from this client's address are not finished, and "
                        "more are not allowed (serve --per-address); try again later",
                        most);
     }
     if (!take_counted_place(&s->counts.waiting, s->options.queue)) {
-        __atomic_fetch_sub(own, 1, __ATOMIC_SEQ_CST);
-        __atomic_fetch_add(&s->counts.refused, 1, __ATOMIC_SEQ_CST);
+        pl_atomic_sub(own, 1);
+        pl_atomic_add(&s->counts.refused, 1);
         return pl_fail(PL_ERR_BUSY,
                        "%d requests are waiting, and more are not allowed (serve "
                        "--queue); try again later",
@@ -658,8 +639,8 @@ pl_status server_submit(pl_server *s, server_kind kind, pl_completion *completio
     }
     pl_status status = create_job(s, kind, completion, out);
     if (status != PL_OK) {
-        __atomic_fetch_sub(own, 1, __ATOMIC_SEQ_CST);
-        __atomic_fetch_sub(&s->counts.waiting, 1, __ATOMIC_SEQ_CST);
+        pl_atomic_sub(own, 1);
+        pl_atomic_sub(&s->counts.waiting, 1);
         return status;
     }
     (*out)->address = asker.address;
@@ -669,7 +650,7 @@ pl_status server_submit(pl_server *s, server_kind kind, pl_completion *completio
         memcpy(&(*out)->asker, hash.bytes, sizeof(*out)->asker);
     }
     (*out)->in_line = (*out)->of_address = true;
-    (*out)->id = __atomic_fetch_add(&s->n_jobs, 1, __ATOMIC_SEQ_CST);
+    (*out)->id = pl_atomic_add(&s->n_jobs, 1);
     pl_queue_push(s->incoming, *out);
     return PL_OK;
 }
@@ -692,7 +673,7 @@ server_counters *server_counts(pl_server *s)
 
 bool server_is_draining(const pl_server *s)
 {
-    return __atomic_load_n(&s->draining, __ATOMIC_SEQ_CST);
+    return pl_atomic_get(&s->draining);
 }
 
 const server_paths *server_paths_of(const pl_server *s)

@@ -3,7 +3,6 @@
 #include "serve/server.h"
 #include <fcntl.h>
 #include <stdio.h>
-#include <string.h>
 #include <strings.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -56,12 +55,11 @@ pl_status server_access_parse(const char *text, size_t len, const char *name,
         if (end - at == PL_HASH_TEXT - 1)
             memcpy(hash, line + at, PL_HASH_TEXT - 1);
         if (!is_key_name(line, name_len) || pl_hash_parse(hash, &key.hash) != PL_OK)
-            PL_TRY(
-                pl_fail(PL_ERR_CONFIG,
-                        "line %d of %s is not a name (letters, digits, . _ -) and 64 "
-                        "hexadecimal digits; make the digits with: printf %%s KEY | "
-                        "b2sum -l 256",
-                        number, name));
+            PL_TRY(pl_fail(PL_ERR_CONFIG,
+                           "line %d of %s is not a name (letters, digits, . _ -) and "
+                           "64 hexadecimal digits; make the digits with: printf %%s "
+                           "KEY | b2sum -l 256",
+                           number, name));
         memcpy(key.name, line, name_len);
         pl_buf_append(&a->keys, &key, sizeof key);
     }
@@ -84,10 +82,10 @@ pl_status server_access_load(const char *path, server_access **out)
     PL_CHECK(pl_read_file(path, &text));
     pl_status status = PL_OK;
     if (stat(path, &info) == 0 && (info.st_mode & (S_IWGRP | S_IWOTH)) != 0)
-        status = pl_fail(PL_ERR_CONFIG,
-                         "users other than its owner may write to %s; run: chmod go-w "
-                         "%s",
-                         path, path);
+        status =
+            pl_fail(PL_ERR_CONFIG,
+                    "users other than its owner may write to %s; run: chmod go-w %s",
+                    path, path);
     if (status == PL_OK)
         status = server_access_parse(pl_buf_text(&text), text.len, path, out);
     pl_buf_destroy(&text);
@@ -99,7 +97,7 @@ pl_status server_access_reload(const char *path, server_access **access)
     server_access *fresh = NULL;
     PL_CHECK(server_access_load(path, &fresh));
     fresh->before = *access;
-    __atomic_store_n(access, fresh, __ATOMIC_SEQ_CST);
+    pl_atomic_set(access, fresh);
     return PL_OK;
 }
 

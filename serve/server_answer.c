@@ -32,32 +32,33 @@ static void add_spans(exchange *x, const server_event *e)
 {
     const server_models *models =
         server_paths_models(server_paths_of(x->front->server));
-    const pl_reroute_span *spans = (const pl_reroute_span *)(const void *)e->spans.data;
-    for (size_t i = 0; i < e->spans.len / sizeof *spans; i++) {
+    const pl_reroute_span *spans =
+        (const pl_reroute_span *)(const void *)e->out.spans.data;
+    for (size_t i = 0; i < e->out.spans.len / sizeof *spans; i++) {
         pl_completion_span span = {.from = spans[i].from};
         server_models_name(models, spans[i].path, span.path);
-        pl_buf_append(&x->answers[e->index].spans, &span, sizeof span);
+        pl_buf_append(&x->answers[e->index].out.spans, &span, sizeof span);
     }
 }
 
 static const pl_completion_span *list_spans(const exchange *x, int index, int *n)
 {
-    const pl_buf *spans = &x->answers[index].spans;
+    const pl_buf *spans = &x->answers[index].out.spans;
     *n = (int)(spans->len / sizeof(pl_completion_span));
     return (const pl_completion_span *)(const void *)spans->data;
 }
 
 static pl_completion_choice make_choice(const exchange *x, int index,
-                                        const pl_buf *text, const pl_buf *scores)
+                                        const server_output *out)
 {
     const pl_completion *c = &x->job->completion;
     return (pl_completion_choice){
         .index = index,
         .path = x->job->prompts[index / c->n].model,
-        .text = text->len > 0 ? (const char *)text->data : "",
-        .text_len = text->len,
-        .scores = (const pl_token_score *)(const void *)scores->data,
-        .n_scores = scores->len / sizeof(pl_token_score),
+        .text = out->text.len > 0 ? (const char *)out->text.data : "",
+        .text_len = out->text.len,
+        .scores = (const pl_token_score *)(const void *)out->scores.data,
+        .n_scores = out->scores.len / sizeof(pl_token_score),
         .offset = x->answers[index].offset,
         .scored = c->logprobs >= 0};
 }
@@ -100,8 +101,8 @@ static void add_usage(const exchange *x, pl_completion_answer *a)
 /* ---- an answer in one piece ---- */
 static enum MHD_Result answer_failed(exchange *x, server_event *e)
 {
-    enum MHD_Result result =
-        exchange_fail(x, exchange_status(e->status), pl_buf_text(&e->text), e->code);
+    enum MHD_Result result = exchange_fail(x, exchange_status(e->status),
+                                           pl_buf_text(&e->out.text), e->code);
     server_event_destroy(&e);
     return result;
 }
@@ -115,8 +116,8 @@ static server_event *collect_answers(exchange *x)
         server_answer *answer = &x->answers[e->index];
         if (e->ended && e->status != PL_OK)
             return e;
-        pl_buf_append(&answer->text, e->text.data, e->text.len);
-        pl_buf_append(&answer->scores, e->scores.data, e->scores.len);
+        pl_buf_append(&answer->out.text, e->out.text.data, e->out.text.len);
+        pl_buf_append(&answer->out.scores, e->out.scores.data, e->out.scores.len);
         add_spans(x, e);
         if (e->ended) {
             answer->result = e->result;
@@ -141,7 +142,7 @@ enum MHD_Result exchange_answer_whole(exchange *x)
     add_usage(x, &a);
     for (int i = 0; i < n; i++) {
         const server_answer *answer = &x->answers[i];
-        a.choices[i] = make_choice(x, i, &answer->text, &answer->scores);
+        a.choices[i] = make_choice(x, i, &answer->out);
         a.choices[i].ended = true;
         a.choices[i].finish = answer->result.finish;
         a.choices[i].first = true;
@@ -170,7 +171,7 @@ enum MHD_Result exchange_answer_embeddings(exchange *x, bool base64)
     embedding_answer a = {
         .model = x->job->prompts[0].model, .base64 = base64, .n = x->job->n_parts};
     for (int i = 0; i < a.n; i++) {
-        const pl_buf *one = &x->answers[i].text;
+        const pl_buf *one = &x->answers[i].out.text;
         pl_buf_append(&values, one->data, one->len);
         a.width = (int)(one->len / sizeof(float));
         a.n_tokens += x->answers[i].result.n_prompt;
@@ -184,7 +185,7 @@ enum MHD_Result exchange_answer_embeddings(exchange *x, bool base64)
 /* ---- a stream ---- */
 static pl_status write_chunk(exchange *x, const server_event *e)
 {
-    pl_completion_choice choice = make_choice(x, e->index, &e->text, &e->scores);
+    pl_completion_choice choice = make_choice(x, e->index, &e->out);
     pl_completion_answer a = start_answer(x);
     int n_spans;
     add_spans(x, e);
@@ -204,7 +205,7 @@ static pl_status write_chunk(exchange *x, const server_event *e)
     if (a.chat && !x->answers[e->index].has_text)
         skip_space(&choice);
     x->answers[e->index].begun = true;
-    x->answers[e->index].has_text |= e->text.len > 0;
+    x->answers[e->index].has_text |= e->out.text.len > 0;
     PL_CHECK(pl_completion_write(&a, &x->out));
     x->answers[e->index].offset = choice.offset;
     return PL_OK;
@@ -221,7 +222,7 @@ static void write_event(exchange *x, server_event *e)
         x->out.len = begin;
         pl_buf_printf(&x->out, "data: ");
         pl_completion_write_error(
-            e->status != PL_OK ? pl_buf_text(&e->text) : pl_last_error(),
+            e->status != PL_OK ? pl_buf_text(&e->out.text) : pl_last_error(),
             "server_error", e->code ? e->code : "engine_failed", &x->out);
     }
     pl_buf_printf(&x->out, "\n\n");
@@ -257,7 +258,7 @@ static ssize_t on_read(void *context, uint64_t at, char *to, size_t most)
         pl_buf_clear(&x->out);
         x->written = 0;
         while (x->out.len == 0) {
-            server_event *e = exchange_next(x, SERVER_LOOK_MS);
+            server_event *e = exchange_next(x);
             x->quiet_ms = e ? 0 : x->quiet_ms + SERVER_LOOK_MS;
             if (e)
                 write_event(x, e);
@@ -279,10 +280,7 @@ enum MHD_Result exchange_answer_stream(exchange *x)
         /* No byte of the answer was sent yet, so it can have an error status. */
         return answer_failed(x, first);
     x->held = first;
-    struct MHD_Response *r = mhd.MHD_create_response_from_callback(
-        MHD_SIZE_UNKNOWN, BLOCK_BYTES, on_read, x, NULL);
-    if (r)
-        mhd.MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE,
-                                    "text/event-stream");
-    return exchange_queue(x, MHD_HTTP_OK, r);
+    return exchange_queue(x, MHD_HTTP_OK, "text/event-stream",
+                          mhd.MHD_create_response_from_callback(
+                              MHD_SIZE_UNKNOWN, BLOCK_BYTES, on_read, x, NULL));
 }

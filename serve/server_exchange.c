@@ -14,11 +14,14 @@
 #include <sys/socket.h>
 
 /* ---- answers ---- */
-enum MHD_Result exchange_queue(exchange *x, unsigned code, struct MHD_Response *r)
+enum MHD_Result exchange_queue(exchange *x, unsigned code, const char *type,
+                               struct MHD_Response *r)
 {
     const char *origin = x->front->options.cors;
     if (!r)
         return MHD_NO;
+    if (type)
+        mhd.MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, type);
     mhd.MHD_add_response_header(r, "Cache-Control", "no-store");
     if (code == MHD_HTTP_TOO_MANY_REQUESTS || code == MHD_HTTP_SERVICE_UNAVAILABLE)
         mhd.MHD_add_response_header(r, "Retry-After", "1");
@@ -50,9 +53,7 @@ enum MHD_Result exchange_send(exchange *x, unsigned code, const char *type,
     struct MHD_Response *r = mhd.MHD_create_response_from_buffer(body->len, body->data,
                                                                  MHD_RESPMEM_MUST_COPY);
     pl_buf_destroy(body);
-    if (r)
-        mhd.MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, type);
-    return exchange_queue(x, code, r);
+    return exchange_queue(x, code, type, r);
 }
 
 enum MHD_Result exchange_send_json(exchange *x, unsigned code, pl_buf *body)
@@ -121,13 +122,13 @@ void exchange_look(exchange *x, int timeout_ms)
     x->gone = x->gone || (only_half ? has_closed_both(x, &look[1]) : look[1].revents);
 }
 
-server_event *exchange_next(exchange *x, int timeout_ms)
+server_event *exchange_next(exchange *x)
 {
     server_event *e = x->held;
     x->held = NULL;
     if (e)
         return e;
-    exchange_look(x, timeout_ms);
+    exchange_look(x, SERVER_LOOK_MS);
     if (x->gone)
         server_job_leave(x->job);
     return pl_queue_pop(x->job->events, 0);
@@ -137,7 +138,7 @@ server_event *exchange_wait(exchange *x)
 {
     server_event *e = NULL;
     while (!e)
-        e = exchange_next(x, SERVER_LOOK_MS);
+        e = exchange_next(x);
     return e;
 }
 

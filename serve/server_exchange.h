@@ -23,11 +23,9 @@ struct pl_server_front {
 
 /* The front's data about one answer of a request. */
 typedef struct server_answer {
-    /* the text and the pl_token_score records so far; unused in a stream */
-    pl_buf text, scores;
-    /* pl_completion_span records: the paths that have written so far; empty if the path
-     * is chosen only once */
-    pl_buf spans;
+    /* Everything so far; in a stream only the spans. These are pl_completion_span
+     * records, and empty if the path is chosen only once. */
+    server_output out;
     /* in a stream: number of characters written so far (pl_completion_choice.offset) */
     int64_t offset;
     bool begun;                /* in a stream: a chunk was written */
@@ -43,6 +41,7 @@ typedef struct endpoint {
     bool post; /* true: the method is POST; false: GET or HEAD */
     enum MHD_Result (*answer)(exchange *x);
     bool open; /* clients without a key may use this endpoint */
+    void (*write)(pl_server *s, pl_buf *out); /* for answer_written: writes the JSON */
 } endpoint;
 
 /* One request, from its first line to the end of its answer. */
@@ -74,8 +73,10 @@ struct exchange {
 };
 
 /* ---- answers; these functions take ownership of `body` and `r` ---- */
-/* Adds the headers that every answer has, and sends the answer. MHD_NO if r is NULL. */
-enum MHD_Result exchange_queue(exchange *x, unsigned code, struct MHD_Response *r);
+/* Adds its type (NULL: none) and the headers that every answer has, and sends the
+ * answer. MHD_NO if r is NULL. */
+enum MHD_Result exchange_queue(exchange *x, unsigned code, const char *type,
+                               struct MHD_Response *r);
 enum MHD_Result exchange_send(exchange *x, unsigned code, const char *type,
                               pl_buf *body);
 enum MHD_Result exchange_send_json(exchange *x, unsigned code, pl_buf *body);
@@ -93,9 +94,9 @@ unsigned exchange_status(pl_status status);
 void exchange_rest(exchange *x, unsigned seconds);
 /* Waits until the job has an event, the client has gone, or the timeout is over. */
 void exchange_look(exchange *x, int timeout_ms);
-/* Returns the next event; NULL if no event has come before the timeout. If the client
- * has gone, tells the engine to end the job. */
-server_event *exchange_next(exchange *x, int timeout_ms);
+/* Returns the next event; NULL if no event has come within SERVER_LOOK_MS. If the
+ * client has gone, tells the engine to end the job. */
+server_event *exchange_next(exchange *x);
 /* Waits for the next event without a timeout. If the client leaves, the engine ends the
  * job with an event, which this function returns. */
 server_event *exchange_wait(exchange *x);

@@ -2,7 +2,6 @@
 #include "serve/server_framing.h"
 #include "base/base.h"
 #include "serve/http.h"
-#include <string.h>
 #include <strings.h>
 
 typedef struct framing {

@@ -44,111 +44,66 @@ static pl_status become_busy(exchange *x)
 {
     x->busy = true;
     server_client_is_busy(x->client);
-    if (__atomic_add_fetch(&x->front->n_busy, 1, __ATOMIC_SEQ_CST) <= BUSY_MAX)
+    if (pl_atomic_add(&x->front->n_busy, 1) < BUSY_MAX)
         return PL_OK;
-    __atomic_fetch_add(&server_counts(x->front->server)->refused, 1, __ATOMIC_SEQ_CST);
+    pl_atomic_add(&server_counts(x->front->server)->refused, 1);
     return pl_fail(PL_ERR_BUSY,
                    "%d requests are in progress, which is the limit; try again later",
                    BUSY_MAX);
 }
 
-/* Gives a request to the engine. `status` is the status of parsing the request. If
- * parsing failed, or the engine refuses the request, sends the error to the client and
- * sets *sent. */
-static enum MHD_Result submit_job(exchange *x, pl_status status, server_kind kind,
-                                  pl_completion *completion, bool *sent)
-{
-    pl_server *s = x->front->server;
-    if (status == PL_OK)
-        status = server_submit(s, kind, completion,
-                               (server_asker){http_address(x->connection), x->user},
-                               &x->job);
-    *sent = status != PL_OK;
-    if (*sent) {
-        unsigned http = status == PL_ERR_BUSY && server_is_draining(s)
-                            ? MHD_HTTP_SERVICE_UNAVAILABLE
-                            : exchange_status(status);
-        pl_completion_clear(completion);
-        return exchange_fail(x, http, pl_last_error(),
-                             status == PL_ERR_BUSY ? "busy" : "invalid_value");
-    }
-    x->answers = pl_alloc((size_t)x->job->n_parts * sizeof *x->answers);
-    exchange_rest(x, 0);
-    return MHD_YES;
-}
-
-/* Hands a parsed request to the engine, and sends its answers. */
-static enum MHD_Result answer_parsed(exchange *x, pl_status status,
-                                     pl_completion *completion)
-{
-    bool sent = false;
-    enum MHD_Result result =
-        submit_job(x, status, SERVER_COMPLETION, completion, &sent);
-    if (sent)
-        return result;
-    bool stream = x->job->completion.stream;
-    result = stream ? exchange_answer_stream(x) : exchange_answer_whole(x);
-    exchange_rest(x, stream ? (unsigned)server_options(x->front->server)->timeout_s
-                            : SERVER_TIMEOUT_S);
-    return result;
-}
-
+/* Answers a request for completions, for the next message of a chat, or for embeddings:
+ * parses it, hands it to the engine, and sends the answers. */
 static enum MHD_Result answer_completion(exchange *x)
 {
-    pl_completion completion = {0};
-    exchange_look(x, 0);
-    if (x->gone)
-        return MHD_NO;
-    pl_status status = become_busy(x);
-    if (status == PL_OK)
-        status =
-            pl_completion_parse((const char *)x->body.data, x->body.len, &completion);
-    return answer_parsed(x, status, &completion);
-}
-
-static enum MHD_Result answer_chat(exchange *x)
-{
-    pl_completion completion = {0};
-    const pl_server *s = x->front->server;
+    pl_server *s = x->front->server;
+    const pl_mixture *mix = server_options(s)->mix;
     const pl_chat_template *chat = server_options(s)->chat;
-    const bool unknown = strcmp(server_options(s)->mix->settings.chat, "unknown") == 0;
-    if (!chat)
+    const bool chats = strcmp(x->route->url, "/v1/chat/completions") == 0,
+               embeds = strcmp(x->route->url, "/v1/embeddings") == 0;
+    const char *body = (const char *)x->body.data;
+    const size_t len = x->body.len;
+    pl_completion request = {0};
+    bool base64 = false;
+    if (chats && !chat)
         return exchange_fail(
             x, MHD_HTTP_NOT_FOUND,
-            unknown ? "this server does not know the chat template of the imported "
-                      "model; send a `prompt` to POST /v1/completions, or start the "
-                      "server with --chat chatml, --chat llama2 or --chat plain"
-                    : "this run has no chat template, so it offers no chat; send a "
-                      "`prompt` to POST /v1/completions, or start the server with "
-                      "--chat chatml, --chat llama2 or --chat plain (or set "
-                      "model.chat)",
+            strcmp(mix->settings.chat, "unknown") == 0
+                ? "this server does not know the chat template of the imported model; "
+                  "send a `prompt` to POST /v1/completions, or start the server with "
+                  "--chat chatml, --chat llama2 or --chat plain"
+                : "this run has no chat template, so it offers no chat; send a "
+                  "`prompt` to POST /v1/completions, or start the server with --chat "
+                  "chatml, --chat llama2 or --chat plain (or set model.chat)",
             "not_found");
     exchange_look(x, 0);
     if (x->gone)
         return MHD_NO;
     pl_status status = become_busy(x);
     if (status == PL_OK)
-        status = pl_chat_parse(chat, server_options(s)->mix->tokenizer,
-                               (const char *)x->body.data, x->body.len, &completion);
-    return answer_parsed(x, status, &completion);
-}
-
-static enum MHD_Result answer_embeddings(exchange *x)
-{
-    pl_completion request = {0};
-    bool sent = false, base64 = false;
-    exchange_look(x, 0);
-    if (x->gone)
-        return MHD_NO;
-    pl_status status = become_busy(x);
+        status = chats    ? pl_chat_parse(chat, mix->tokenizer, body, len, &request)
+                 : embeds ? embedding_parse(body, len, &request, &base64)
+                          : pl_completion_parse(body, len, &request);
     if (status == PL_OK)
-        status =
-            embedding_parse((const char *)x->body.data, x->body.len, &request, &base64);
-    enum MHD_Result result = submit_job(x, status, SERVER_EMBEDDING, &request, &sent);
-    if (sent)
-        return result;
-    result = exchange_answer_embeddings(x, base64);
-    exchange_rest(x, SERVER_TIMEOUT_S);
+        status = server_submit(
+            s, embeds ? SERVER_EMBEDDING : SERVER_COMPLETION, &request,
+            (server_asker){http_address(x->connection), x->user}, &x->job);
+    if (status != PL_OK) {
+        unsigned http = status == PL_ERR_BUSY && server_is_draining(s)
+                            ? MHD_HTTP_SERVICE_UNAVAILABLE
+                            : exchange_status(status);
+        pl_completion_clear(&request);
+        return exchange_fail(x, http, pl_last_error(),
+                             status == PL_ERR_BUSY ? "busy" : "invalid_value");
+    }
+    x->answers = pl_alloc((size_t)x->job->n_parts * sizeof *x->answers);
+    exchange_rest(x, 0);
+    const bool stream = x->job->completion.stream;
+    enum MHD_Result result = embeds   ? exchange_answer_embeddings(x, base64)
+                             : stream ? exchange_answer_stream(x)
+                                      : exchange_answer_whole(x);
+    exchange_rest(x,
+                  stream ? (unsigned)server_options(s)->timeout_s : SERVER_TIMEOUT_S);
     return result;
 }
 
@@ -157,11 +112,8 @@ static enum MHD_Result answer_embeddings(exchange *x)
  * needed; the script of the page uses the endpoints below. */
 static enum MHD_Result answer_talk(exchange *x)
 {
-    struct MHD_Response *r = http_page_response(&x->front->talk);
-    if (r)
-        mhd.MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE,
-                                    "text/html; charset=utf-8");
-    return exchange_queue(x, MHD_HTTP_OK, r);
+    return exchange_queue(x, MHD_HTTP_OK, "text/html; charset=utf-8",
+                          http_page_response(&x->front->talk));
 }
 
 static enum MHD_Result answer_health(exchange *x)
@@ -173,10 +125,10 @@ static enum MHD_Result answer_health(exchange *x)
                               &body);
 }
 
-static enum MHD_Result answer_models(exchange *x)
+static enum MHD_Result answer_written(exchange *x)
 {
     pl_buf body = {0};
-    server_write_models(x->front->server, &body);
+    x->route->write(x->front->server, &body);
     return exchange_send_json(x, MHD_HTTP_OK, &body);
 }
 
@@ -192,21 +144,6 @@ static enum MHD_Result answer_metrics(exchange *x)
     pl_buf body = {0};
     server_write_metrics(x->front->server, &body);
     return exchange_send(x, MHD_HTTP_OK, "text/plain; version=0.0.4", &body);
-}
-
-static enum MHD_Result answer_props(exchange *x)
-{
-    pl_buf body = {0};
-    server_write_props(x->front->server, &body);
-    return exchange_send_json(x, MHD_HTTP_OK, &body);
-}
-
-static enum MHD_Result answer_tokenizer_info(exchange *x)
-{
-    pl_buf body = {0};
-    const pl_mixture *mix = server_options(x->front->server)->mix;
-    tokens_write_info(mix->tokenizer, mix->arm.shape.context, &body);
-    return exchange_send_json(x, MHD_HTTP_OK, &body);
 }
 
 static enum MHD_Result answer_tokenize(exchange *x)
@@ -229,8 +166,8 @@ static enum MHD_Result answer_slots(exchange *x)
         return exchange_fail(x, MHD_HTTP_SERVICE_UNAVAILABLE, pl_last_error(), "busy");
     exchange_rest(x, 0);
     server_event *e = exchange_wait(x);
-    pl_buf body = e->text;
-    e->text = (pl_buf){0};
+    pl_buf body = e->out.text;
+    e->out.text = (pl_buf){0};
     server_event_destroy(&e);
     enum MHD_Result result = exchange_send_json(x, MHD_HTTP_OK, &body);
     exchange_rest(x, SERVER_TIMEOUT_S);
@@ -239,19 +176,19 @@ static enum MHD_Result answer_slots(exchange *x)
 
 /* ---- the table of endpoints ---- */
 static const endpoint endpoints[] = {
-    {"/", false, answer_talk, true},
-    {"/health", false, answer_health, true},
-    {"/metrics", false, answer_metrics, false},
-    {"/v1/models", false, answer_models, false},
-    {"/v1/models/", false, answer_model, false},
-    {"/props", false, answer_props, false},
-    {"/slots", false, answer_slots, false},
-    {"/tokenizer_info", false, answer_tokenizer_info, false},
-    {"/tokenize", true, answer_tokenize, false},
-    {"/detokenize", true, answer_tokenize, false},
-    {"/v1/completions", true, answer_completion, false},
-    {"/v1/embeddings", true, answer_embeddings, false},
-    {"/v1/chat/completions", true, answer_chat, false},
+    {"/", false, answer_talk, true, NULL},
+    {"/health", false, answer_health, true, NULL},
+    {"/metrics", false, answer_metrics, false, NULL},
+    {"/v1/models", false, answer_written, false, server_write_models},
+    {"/v1/models/", false, answer_model, false, NULL},
+    {"/props", false, answer_written, false, server_write_props},
+    {"/slots", false, answer_slots, false, NULL},
+    {"/tokenizer_info", false, answer_written, false, tokens_write_info},
+    {"/tokenize", true, answer_tokenize, false, NULL},
+    {"/detokenize", true, answer_tokenize, false, NULL},
+    {"/v1/completions", true, answer_completion, false, NULL},
+    {"/v1/embeddings", true, answer_completion, false, NULL},
+    {"/v1/chat/completions", true, answer_completion, false, NULL},
 };
 enum { N_ENDPOINTS = sizeof endpoints / sizeof *endpoints };
 
@@ -292,17 +229,14 @@ static enum MHD_Result refuse_length(exchange *x)
 }
 
 /* Looks at a request before its body is read. Refuses a wrong request at once;
- * otherwise *more becomes true, and the endpoint answers after the body. HEAD is
- * answered like GET; the library leaves out the body of the answer. */
+ * otherwise the endpoint answers after the body. HEAD is answered like GET; the library
+ * leaves out the body of the answer. */
 static enum MHD_Result look_at_request(exchange *x, const char *url, const char *method,
-                                       const char *version, bool *more)
+                                       const char *version)
 {
-    const bool post = strcmp(method, "POST") == 0;
-    const bool get = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
     unsigned http = 0;
     char text[80];
     const char *doubt = framing_doubt(x->connection, version, &x->is_last, &http);
-    *more = false;
     if (!doubt)
         doubt = read_target(x, url);
     if (doubt) {
@@ -316,9 +250,9 @@ static enum MHD_Result look_at_request(exchange *x, const char *url, const char 
      * key which requests are allowed */
     if (x->front->options.cors && strcmp(method, "OPTIONS") == 0)
         return exchange_queue(
-            x, MHD_HTTP_NO_CONTENT,
+            x, MHD_HTTP_NO_CONTENT, NULL,
             mhd.MHD_create_response_from_buffer(0, "", MHD_RESPMEM_PERSISTENT));
-    const server_access *access = __atomic_load_n(&x->front->access, __ATOMIC_SEQ_CST);
+    const server_access *access = pl_atomic_get(&x->front->access);
     if (access && !(x->route && x->route->open)) {
         const char *user = server_access_find(
             access, http_request_header(x->connection, MHD_HTTP_HEADER_AUTHORIZATION));
@@ -338,10 +272,10 @@ static enum MHD_Result look_at_request(exchange *x, const char *url, const char 
     const char *coding =
         http_request_header(x->connection, MHD_HTTP_HEADER_CONTENT_ENCODING);
     if (coding && strcasecmp(coding, "identity") != 0)
-        return exchange_fail(x, MHD_HTTP_UNSUPPORTED_MEDIA_TYPE,
-                             "the body is compressed (Content-Encoding); send it "
-                             "uncompressed",
-                             "unsupported_encoding");
+        return exchange_fail(
+            x, MHD_HTTP_UNSUPPORTED_MEDIA_TYPE,
+            "the body is compressed (Content-Encoding); send it uncompressed",
+            "unsupported_encoding");
     if (!x->route) {
         pl_buf known = {0};
         pl_buf_printf(&known, "there is no such endpoint; the endpoints are");
@@ -354,13 +288,12 @@ static enum MHD_Result look_at_request(exchange *x, const char *url, const char 
         pl_buf_destroy(&known);
         return result;
     }
-    if (x->route->post ? !post : !get) {
+    if (x->route->post ? strcmp(method, "POST") != 0 : !http_only_reads(method)) {
         snprintf(text, sizeof text, "send %s with %s", x->route->url,
                  x->route->post ? "POST" : "GET");
         return exchange_fail(x, MHD_HTTP_METHOD_NOT_ALLOWED, text,
                              "method_not_allowed");
     }
-    *more = true;
     return MHD_YES;
 }
 
@@ -371,7 +304,6 @@ static enum MHD_Result on_api_request(void *context, struct MHD_Connection *c,
                                       size_t *upload_bytes, void **state)
 {
     exchange *x = *state;
-    bool more = false;
     if (!x) {
         pl_server_front *front = context;
         *state = x = pl_alloc(sizeof *x);
@@ -382,9 +314,9 @@ static enum MHD_Result on_api_request(void *context, struct MHD_Connection *c,
         x->client = http_client(c);
         server_client_waits(x->client);
         x->created = (int64_t)time(NULL);
-        __atomic_fetch_add(&server_counts(front->server)->open, 1, __ATOMIC_SEQ_CST);
+        pl_atomic_add(&server_counts(front->server)->open, 1);
         x->is_http_1_1 = strcmp(version, MHD_HTTP_VERSION_1_1) == 0;
-        return look_at_request(x, url, method, version, &more);
+        return look_at_request(x, url, method, version);
     }
     /* the request has been answered already, so its body is ignored */
     if (x->status != 0) {
@@ -433,21 +365,18 @@ static void on_completed(void *context, struct MHD_Connection *c, void **state,
     if (x->job)
         server_job_leave(x->job);
     if (x->busy)
-        __atomic_sub_fetch(&front->n_busy, 1, __ATOMIC_SEQ_CST);
+        pl_atomic_sub(&front->n_busy, 1);
     server_client_waits(x->client);
     server_event_destroy(&x->held);
-    for (int i = 0; x->answers && i < x->job->n_parts; i++) {
-        pl_buf_destroy(&x->answers[i].text);
-        pl_buf_destroy(&x->answers[i].scores);
-        pl_buf_destroy(&x->answers[i].spans);
-    }
+    for (int i = 0; x->answers && i < x->job->n_parts; i++)
+        server_output_destroy(&x->answers[i].out);
     pl_free(x->answers);
     server_job_release(&x->job);
     pl_buf_destroy(&x->body);
     pl_buf_destroy(&x->out);
     pl_free(x);
     *state = NULL;
-    __atomic_fetch_sub(&server_counts(front->server)->open, 1, __ATOMIC_SEQ_CST);
+    pl_atomic_sub(&server_counts(front->server)->open, 1);
 }
 
 /* ---- opening ---- */
@@ -515,11 +444,10 @@ pl_status pl_server_front_open(pl_server *s, const pl_front_options *options,
     const int cause = errno;
     if (!f->daemon) {
         if (cause == EADDRINUSE)
-            PL_TRY(
-                pl_fail(PL_ERR_BUSY,
-                        "%s is in use by another process; stop that process, or choose "
-                        "another port by --listen",
-                        options->listen));
+            PL_TRY(pl_fail(PL_ERR_BUSY,
+                           "%s is in use by another process; stop that process, or "
+                           "choose another port by --listen",
+                           options->listen));
         if (options->tls_cert && cause == 0)
             PL_TRY(pl_fail(PL_ERR_CONFIG,
                            "%s and %s are not a certificate and its private key in PEM",
@@ -551,7 +479,7 @@ void pl_server_front_close(pl_server_front **front)
     server_access_destroy(&f->access);
     pl_buf_destroy(&f->certificate);
     pl_buf_destroy(&f->private_key);
-    http_page_clear(&f->talk);
+    pl_buf_destroy(&f->talk.html);
     pl_free(f);
     *front = NULL;
 }

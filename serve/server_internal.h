@@ -16,12 +16,17 @@ typedef struct server_counters {
     int waiting, active, loaded, modules, open;
 } server_counters;
 
+/* A piece of an answer: its text, the pl_token_score records of its tokens, and
+ * pl_reroute_span records: paths that began to write in this piece. */
+typedef struct server_output {
+    pl_buf text, scores, spans;
+} server_output;
+void server_output_destroy(server_output *out);
+
 /* A message from the engine to the front about one answer of a job. */
 typedef struct server_event {
-    int index;     /* the answer's index in the job's parts */
-    pl_buf text;   /* a piece of text, or the message of an error */
-    pl_buf scores; /* pl_token_score records of the tokens of this piece */
-    pl_buf spans; /* pl_reroute_span records: paths that began to write in this piece */
+    int index;         /* the answer's index in the job's parts */
+    server_output out; /* after an error its text is the message */
     /* this is the last event of the answer; the fields below are set only then */
     bool ended;
     pl_status status;
@@ -48,12 +53,12 @@ typedef struct server_part {
     int index;   /* number of the prompt * n + number of the answer */
     bool joined; /* the part has joined a batch, or has ended */
     pl_generate_options options;
-    pl_buf text, scores, spans; /* output that is in no event yet (server_event) */
+    server_output out; /* what is in no event yet */
 } server_part;
 
 typedef enum server_kind {
     SERVER_COMPLETION,
-    /* each part's `text` holds not text but the floats of its prompt's embedding */
+    /* each part's `out.text` holds not text but the floats of its prompt's embedding */
     SERVER_EMBEDDING,
     SERVER_SLOTS /* asks what the engine's slots are doing */
 } server_kind;
@@ -80,7 +85,7 @@ struct server_job {
     server_part *parts; /* [n_parts] ordered by prompt */
     int n_parts;
     /* used by the engine only */
-    int n_joined, n_ended;
+    int n_ended;
     pl_status status; /* status of the first part that failed */
     struct pl_server *server;
     struct server_job *next; /* the next job that waits */
@@ -113,7 +118,7 @@ void server_limit_addresses(pl_server *s, bool loopback);
 const pl_server_options *server_options(const pl_server *s);
 
 /* ---- pages (server_pages.c) ---- */
-void server_write_models(const pl_server *s, pl_buf *out);
+void server_write_models(pl_server *s, pl_buf *out);
 /* Writes one model. ERR_NOT_FOUND if the server has no model with this name. */
 PL_MUST_CHECK pl_status server_write_model(const pl_server *s, const char *name,
                                            pl_buf *out);

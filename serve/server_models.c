@@ -1,6 +1,5 @@
 /* Lists the models that a server offers (server_models.h). */
 #include "serve/server_models.h"
-#include <string.h>
 
 typedef struct other_arm {
     pl_arm arm;

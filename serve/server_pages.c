@@ -13,7 +13,7 @@ static pl_json *make_model(const pl_server *s, const char *name)
     return o;
 }
 
-void server_write_models(const pl_server *s, pl_buf *out)
+void server_write_models(pl_server *s, pl_buf *out)
 {
     const server_models *models = server_paths_models(server_paths_of(s));
     char name[PL_NAME_MAX];
@@ -62,10 +62,8 @@ void server_write_props(pl_server *s, pl_buf *out)
     pl_json_set(params, "stop", pl_json_array());
     pl_json_set_bool(params, "stream", c.stream);
     pl_json_set_int(modules, "all", pl_topology_n_modules(options->mix->topology));
-    pl_json_set_int(modules, "in_memory",
-                    __atomic_load_n(&n->modules, __ATOMIC_SEQ_CST));
-    pl_json_set_int(modules, "bytes",
-                    __atomic_load_n(&n->module_bytes, __ATOMIC_SEQ_CST));
+    pl_json_set_int(modules, "in_memory", pl_atomic_get(&n->modules));
+    pl_json_set_int(modules, "bytes", pl_atomic_get(&n->module_bytes));
     pl_json_set_int(settings, "n_ctx", server_options(s)->mix->arm.shape.context);
     pl_json_set(settings, "params", params);
     pl_json_set(o, "default_generation_settings", settings);
@@ -81,54 +79,43 @@ void server_write_props(pl_server *s, pl_buf *out)
     pl_json_destroy(&o);
 }
 
-static void write_metric(pl_buf *out, const char *name, const char *type,
-                         const char *help, int64_t value)
+/* X(name, counter, help); the names of numbers that only grow end in _total */
+#define METRICS(X)                                                                     \
+    X("requests_answered_total", answered, "Requests answered.")                       \
+    X("requests_refused_total", refused,                                               \
+      "Requests refused because too many waited or were in progress.")                 \
+    X("requests_failed_total", failed, "Requests that ended with an error.")           \
+    X("requests_left_total", left, "Requests whose client went away.")                 \
+    X("prompt_tokens_total", prompt_tokens, "Tokens of prompts.")                      \
+    X("known_tokens_total", known_tokens,                                              \
+      "Tokens of prompts that were not computed again, because an earlier request "    \
+      "had computed them.")                                                            \
+    X("chosen_tokens_total", chosen_tokens, "Tokens of answers.")                      \
+    X("routing_tokens_total", routing_tokens,                                          \
+      "Tokens that paths read only to choose the path again (route_every).")           \
+    X("steps_total", steps,                                                            \
+      "Decoding steps; a step serves all active requests of one model shape.")         \
+    X("requests_waiting", waiting, "Requests that wait for a slot.")                   \
+    X("requests_active", active, "Requests being answered.")                           \
+    X("paths_loaded", loaded, "Paths in memory.")                                      \
+    X("modules_loaded", modules, "Modules in memory.")                                 \
+    X("module_bytes", module_bytes, "Bytes of the modules in memory.")                 \
+    X("modules_read_total", modules_read, "Modules read from the store.")
+
+static void write_metric(pl_buf *out, const char *name, int64_t value, const char *help)
 {
     pl_buf_printf(out,
                   "# HELP pathloom_serve_%s %s\n# TYPE pathloom_serve_%s %s\n"
                   "pathloom_serve_%s %lld\n",
-                  name, help, name, type, name, (long long)value);
+                  name, help, name, pl_ends_with(name, "_total") ? "counter" : "gauge",
+                  name, (long long)value);
 }
 
 void server_write_metrics(pl_server *s, pl_buf *out)
 {
     server_counters *n = server_counts(s);
-    write_metric(out, "requests_answered_total", "counter", "Requests answered.",
-                 __atomic_load_n(&n->answered, __ATOMIC_SEQ_CST));
-    write_metric(out, "requests_refused_total", "counter",
-                 "Requests refused because too many waited or were in progress.",
-                 __atomic_load_n(&n->refused, __ATOMIC_SEQ_CST));
-    write_metric(out, "requests_failed_total", "counter",
-                 "Requests that ended with an error.",
-                 __atomic_load_n(&n->failed, __ATOMIC_SEQ_CST));
-    write_metric(out, "requests_left_total", "counter",
-                 "Requests whose client went away.",
-                 __atomic_load_n(&n->left, __ATOMIC_SEQ_CST));
-    write_metric(out, "prompt_tokens_total", "counter", "Tokens of prompts.",
-                 __atomic_load_n(&n->prompt_tokens, __ATOMIC_SEQ_CST));
-    write_metric(out, "known_tokens_total", "counter",
-                 "Tokens of prompts that were not computed again, because an earlier "
-                 "request had computed them.",
-                 __atomic_load_n(&n->known_tokens, __ATOMIC_SEQ_CST));
-    write_metric(out, "chosen_tokens_total", "counter", "Tokens of answers.",
-                 __atomic_load_n(&n->chosen_tokens, __ATOMIC_SEQ_CST));
-    write_metric(out, "routing_tokens_total", "counter",
-                 "Tokens that paths read only to choose the path again (route_every).",
-                 __atomic_load_n(&n->routing_tokens, __ATOMIC_SEQ_CST));
-    write_metric(
-        out, "steps_total", "counter",
-        "Decoding steps; a step serves all active requests of one model shape.",
-        __atomic_load_n(&n->steps, __ATOMIC_SEQ_CST));
-    write_metric(out, "requests_waiting", "gauge", "Requests that wait for a slot.",
-                 __atomic_load_n(&n->waiting, __ATOMIC_SEQ_CST));
-    write_metric(out, "requests_active", "gauge", "Requests being answered.",
-                 __atomic_load_n(&n->active, __ATOMIC_SEQ_CST));
-    write_metric(out, "paths_loaded", "gauge", "Paths in memory.",
-                 __atomic_load_n(&n->loaded, __ATOMIC_SEQ_CST));
-    write_metric(out, "modules_loaded", "gauge", "Modules in memory.",
-                 __atomic_load_n(&n->modules, __ATOMIC_SEQ_CST));
-    write_metric(out, "module_bytes", "gauge", "Bytes of the modules in memory.",
-                 __atomic_load_n(&n->module_bytes, __ATOMIC_SEQ_CST));
-    write_metric(out, "modules_read_total", "counter", "Modules read from the store.",
-                 __atomic_load_n(&n->modules_read, __ATOMIC_SEQ_CST));
+#define X(name, counter, help)                                                         \
+    write_metric(out, name, pl_atomic_get(&n->counter), help);
+    METRICS(X)
+#undef X
 }

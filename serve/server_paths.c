@@ -105,8 +105,8 @@ static pl_status decide_routing(server_paths *p, uint64_t *left)
             n_paths, needed, room);
     p->gated = true;
     pl_log(PL_LOG_WARN, "serve.routing",
-           "by=router paths=%d memory=\"%s\" room=\"%s\" reason=\"the modules "
-           "for routing by likelihood do not fit into a quarter of the free memory\"",
+           "by=router paths=%d memory=\"%s\" room=\"%s\" reason=\"the modules for "
+           "routing by likelihood do not fit into a quarter of the free memory\"",
            n_paths, needed, room);
     return PL_OK;
 }
@@ -215,12 +215,11 @@ pl_status server_paths_open(const pl_server_options *options, server_paths **out
     pl_human_bytes((double)plan.engine_bytes, text[2]);
     pl_human_bytes((double)left, text[3]);
     if (plan.engine_bytes + plan.path_bytes + reading > left)
-        PL_TRY(
-            pl_fail(PL_ERR_NOMEM,
-                    "the modules of one path need %s, and %d slots need %s, but only "
-                    "%s are free (reading a module needs memory, too); free memory, "
-                    "or give fewer --slots or --precision int8",
-                    text[1], options->slots, text[2], text[3]));
+        PL_TRY(pl_fail(PL_ERR_NOMEM,
+                       "the modules of one path need %s, and %d slots need %s, but "
+                       "only %s are free (reading a module needs memory, too); free "
+                       "memory, or give fewer --slots or --precision int8",
+                       text[1], options->slots, text[2], text[3]));
     left -= plan.engine_bytes;
     p->budget = left / 2 < left - reading ? left / 2 : left - reading;
     if (options->module_bytes > 0)

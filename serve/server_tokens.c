@@ -2,7 +2,6 @@
  * (server_tokens.h). */
 #include "serve/server_tokens.h"
 #include "serve/pieces.h"
-#include <string.h>
 
 static const struct {
     const char *text;
@@ -102,8 +101,7 @@ pl_status tokens_encode(const pl_tokenizer *tokenizer, int context, const char *
     if (content == (pl_json_get(json, "prompt") != NULL))
         PL_TRY(
             pl_fail(PL_ERR_USAGE, "give the text either as `content` or as `prompt`"));
-    for (const char *key = pl_json_next_key(json, NULL); key;
-         key = pl_json_next_key(json, key))
+    for (const char *key = NULL; (key = pl_json_next_key(json, key));)
         PL_TRY(read_tokens_key(key, pl_json_get(json, key), &q));
     const int32_t bos = PL_TOKEN_BOS;
     const char *text = q.text;
@@ -176,12 +174,13 @@ done:
     return status;
 }
 
-void tokens_write_info(const pl_tokenizer *tokenizer, int context, pl_buf *out)
+void tokens_write_info(pl_server *s, pl_buf *out)
 {
+    const pl_mixture *mix = server_options(s)->mix;
     pl_json *o = pl_json_object();
     pl_json_set_text(o, "tokenizer_class", "pathloom");
-    pl_json_set_int(o, "vocab_size", pl_tokenizer_vocab(tokenizer));
-    pl_json_set_int(o, "model_max_length", context);
+    pl_json_set_int(o, "vocab_size", pl_tokenizer_vocab(mix->tokenizer));
+    pl_json_set_int(o, "model_max_length", mix->arm.shape.context);
     pl_json_set_text(o, "bos_token", "<s>");
     pl_json_set_text(o, "eos_token", "</s>");
     pl_json_set_text(o, "unk_token", "<unk>");

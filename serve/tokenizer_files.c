@@ -8,14 +8,8 @@
 #include "serve/tokenizer_files.h"
 #include "corpus/corpus.h"
 #include <stdlib.h>
-#include <string.h>
 
 #define BLANK "\xe2\x96\x81" /* U+2581 */
-
-bool tokenizer_has_json(const piece_list *list)
-{
-    return list->bpe && list->exact && list->byte_fallback;
-}
 
 static pl_json *piece_text_json(const token_piece *p)
 {
@@ -33,31 +27,9 @@ static bool is_special(const token_piece *p)
 
 /* ---- merges ---- */
 typedef struct merge {
-    int32_t left, right, made;
+    int32_t left, right;
     float score;
 } merge;
-
-typedef struct merge_list {
-    const piece_list *list;
-    int32_t *sorted; /* numbers of the normal pieces, sorted by text */
-    size_t n_sorted;
-    merge *merges;
-    size_t n, cap;
-} merge_list;
-
-static int compare_text(const char *a, size_t a_len, const token_piece *b)
-{
-    size_t common = a_len < b->len ? a_len : b->len;
-    int order = memcmp(a, b->text, common);
-    return order != 0 ? order : (a_len > b->len) - (a_len < b->len);
-}
-
-static int by_text(const void *a, const void *b, void *context)
-{
-    const piece_list *list = context;
-    const token_piece *x = &list->pieces[*(const int32_t *)a];
-    return compare_text(x->text, x->len, &list->pieces[*(const int32_t *)b]);
-}
 
 static int by_rank(const void *a, const void *b)
 {
@@ -69,62 +41,56 @@ static int by_rank(const void *a, const void *b)
     return (x->right > y->right) - (x->right < y->right);
 }
 
-static int32_t find_piece(const merge_list *m, const char *text, size_t len)
+static int32_t find_piece(const pl_name_table *table, const char *text, size_t len,
+                          pl_buf *name)
 {
-    size_t low = 0, high = m->n_sorted;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        int order = compare_text(text, len, &m->list->pieces[m->sorted[middle]]);
-        if (order == 0)
-            return m->sorted[middle];
-        if (order < 0)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return -1;
+    pl_buf_clear(name);
+    pl_buf_append(name, text, len);
+    return pl_name_table_get(table, pl_buf_text(name));
 }
 
 static pl_json *merges_of(const piece_list *list)
 {
-    merge_list m = {.list = list};
-    pl_buf pair = {0};
+    pl_name_table *table = pl_name_table_create(); /* numbers of the normal pieces */
+    merge *merges = NULL;
+    size_t n = 0;
+    pl_buf text = {0};
     pl_json *out = pl_json_array();
-    m.sorted = pl_alloc((list->n + 1) * sizeof *m.sorted);
-    for (size_t i = 0; i < list->n; i++)
+    for (size_t i = 0; i < list->n; i++) {
+        pl_buf_clear(&text);
+        pl_buf_append(&text, list->pieces[i].text, list->pieces[i].len);
         if (list->pieces[i].kind == PIECE_NORMAL)
-            m.sorted[m.n_sorted++] = (int32_t)i;
-    qsort_r(m.sorted, m.n_sorted, sizeof *m.sorted, by_text, (void *)(uintptr_t)list);
-    for (size_t i = 0; i < m.n_sorted; i++) {
+            pl_name_table_put(table, pl_buf_text(&text), (int)i);
+    }
+    for (size_t i = 0; i < list->n; i++) {
         /* adds all pairs of pieces whose joined text is a piece */
-        const token_piece *p = &m.list->pieces[m.sorted[i]];
-        for (size_t at = 1; at < p->len; at++) {
+        const token_piece *p = &list->pieces[i];
+        for (size_t at = 1; p->kind == PIECE_NORMAL && at < p->len; at++) {
             if (((uint8_t)p->text[at] & 0xc0) == 0x80)
                 continue; /* this position is inside a character */
-            int32_t left = find_piece(&m, p->text, at);
-            int32_t right = left < 0 ? -1 : find_piece(&m, p->text + at, p->len - at);
-            if (right >= 0) {
-                if (m.n == m.cap) {
-                    m.cap = m.cap ? 2 * m.cap : 1024;
-                    m.merges = pl_grow(m.merges, m.cap * sizeof *m.merges);
-                }
-                m.merges[m.n++] = (merge){left, right, m.sorted[i], p->score};
-            }
+            const int32_t left = find_piece(table, p->text, at, &text),
+                          right = left < 0 ? -1
+                                           : find_piece(table, p->text + at,
+                                                        p->len - at, &text);
+            if (right < 0)
+                continue;
+            merges = pl_grow_items(merges, n, n + 1, sizeof *merges);
+            merges[n++] = (merge){left, right, p->score};
         }
     }
-    if (m.n > 0)
-        qsort(m.merges, m.n, sizeof *m.merges, by_rank);
-    for (size_t i = 0; i < m.n; i++) {
-        const token_piece *left = &list->pieces[m.merges[i].left],
-                          *right = &list->pieces[m.merges[i].right];
-        pl_buf_clear(&pair);
-        pl_buf_printf(&pair, "%.*s %.*s", (int)left->len, left->text, (int)right->len,
+    if (n > 0)
+        qsort(merges, n, sizeof *merges, by_rank);
+    for (size_t i = 0; i < n; i++) {
+        const token_piece *left = &list->pieces[merges[i].left],
+                          *right = &list->pieces[merges[i].right];
+        pl_buf_clear(&text);
+        pl_buf_printf(&text, "%.*s %.*s", (int)left->len, left->text, (int)right->len,
                       right->text);
-        pl_json_push(out, pl_json_make_text(pl_buf_text(&pair)));
+        pl_json_push(out, pl_json_make_text(pl_buf_text(&text)));
     }
-    pl_buf_destroy(&pair);
-    pl_free(m.sorted);
-    pl_free(m.merges);
+    pl_buf_destroy(&text);
+    pl_name_table_destroy(&table);
+    pl_free(merges);
     return out;
 }
 
@@ -207,15 +173,13 @@ static pl_json *post_processor(const piece_list *list)
 {
     static const char *const texts[] = {"A", "B"};
     pl_json *o = typed("TemplateProcessing"), *known = pl_json_object(),
-            *entry = pl_json_object(), *ids = pl_json_array(),
-            *tokens = pl_json_array(),
+            *entry = pl_json_object(),
             *bos = piece_text_json(&list->pieces[PL_TOKEN_BOS]);
     const char *name = pl_json_text(bos, NULL);
-    pl_json_push(ids, pl_json_make_int(PL_TOKEN_BOS));
-    pl_json_push(tokens, piece_text_json(&list->pieces[PL_TOKEN_BOS]));
     pl_json_set_text(entry, "id", name);
-    pl_json_set(entry, "ids", ids);
-    pl_json_set(entry, "tokens", tokens);
+    pl_json_set(entry, "ids", pl_json_list(pl_json_make_int(PL_TOKEN_BOS)));
+    pl_json_set(entry, "tokens",
+                pl_json_list(piece_text_json(&list->pieces[PL_TOKEN_BOS])));
     pl_json_set(known, name, entry);
     pl_json_set(o, "single", template_steps(name, texts, 1));
     pl_json_set(o, "pair", template_steps(name, texts, 2));
@@ -246,10 +210,8 @@ void tokenizer_json(const piece_list *list, pl_buf *out)
     pl_json_set(normalizer, "normalizers", steps);
     pl_json_set(o, "normalizer", normalizer);
     pl_json_set(o, "post_processor", post_processor(list));
-    steps = pl_json_array();
-    pl_json_push(steps, make_replace_rule(BLANK, " "));
-    pl_json_push(steps, typed("ByteFallback"));
-    pl_json_push(steps, typed("Fuse"));
+    steps = pl_json_list(make_replace_rule(BLANK, " "), typed("ByteFallback"),
+                         typed("Fuse"));
     if (list->blank_first) {
         pl_json *strip = typed("Strip");
         pl_json_set_text(strip, "content", " ");
@@ -275,15 +237,15 @@ static void set_special_tokens(const piece_list *list, pl_json *o)
  * The class named after Llama would build a different pipeline. */
 void tokenizer_config(const piece_list *list, int context, pl_buf *out)
 {
-    pl_json *o = pl_json_object(), *inputs = pl_json_array();
-    pl_json_push(inputs, pl_json_make_text("input_ids"));
-    pl_json_push(inputs, pl_json_make_text("attention_mask"));
+    pl_json *o = pl_json_object();
     pl_json_set_bool(o, "add_bos_token", true);
     pl_json_set_bool(o, "add_eos_token", false);
     pl_json_set_bool(o, "add_prefix_space", list->blank_first);
     pl_json_set_bool(o, "clean_up_tokenization_spaces", false);
     pl_json_set_bool(o, "legacy", false);
-    pl_json_set(o, "model_input_names", inputs);
+    pl_json_set(o, "model_input_names",
+                pl_json_list(pl_json_make_text("input_ids"),
+                             pl_json_make_text("attention_mask")));
     pl_json_set_int(o, "model_max_length", context);
     set_special_tokens(list, o);
     pl_json_set_text(o, "tokenizer_class", "PreTrainedTokenizerFast");

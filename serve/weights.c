@@ -3,7 +3,6 @@
 #include "serve/weights.h"
 #include "serve/half.h"
 #include <math.h>
-#include <string.h>
 
 enum { PIECE_BYTES = 1 << 20 };
 
@@ -77,11 +76,9 @@ pl_status weight_encode(pl_weight_type type, const char *what, const float *valu
                            "bf16 or f32",
                            what, (double)values[i]);
     }
-    for (size_t i = 0; type == PL_WEIGHT_F32 && i < n; i++) {
-        float value = values[i];
-        uint32_t bits;
-        memcpy(&bits, &value, sizeof bits);
-        to = put_u16(put_u16(to, (uint16_t)bits), (uint16_t)(bits >> 16));
+    if (type == PL_WEIGHT_F32) { /* little-endian, like all supported machines */
+        memcpy(to, values, n * sizeof *values);
+        to += n * sizeof *values;
     }
     for (size_t i = 0; type == PL_WEIGHT_F16 && i < n; i++)
         to = put_u16(to, half_from_float(values[i]));

@@ -2,7 +2,6 @@
 #include "view/html.h"
 
 #include <math.h>
-#include <string.h>
 
 void html_text(pl_buf *out, const char *text)
 {
@@ -51,12 +50,12 @@ static const double *last_point(const html_line *l)
     return NULL;
 }
 
-static void begin_picture(pl_buf *out, const char *label, double width, double height)
+static void begin_picture(pl_buf *out, const char *label, double height)
 {
     pl_buf_printf(out,
                   "<div class=\"scroll\"><svg viewBox=\"0 0 %.0f %.0f\" "
                   "role=\"img\" aria-label=\"",
-                  width, height);
+                  (double)WIDTH, height);
     html_text(out, label);
     pl_buf_printf(out, "\">");
 }
@@ -76,7 +75,7 @@ void html_chart(pl_buf *out, const char *label, const html_line *lines, size_t n
     s.high += pad;
     if (!isfinite(s.low) || !isfinite(s.high))
         return;
-    begin_picture(out, label, WIDTH, HEIGHT);
+    begin_picture(out, label, HEIGHT);
     /* the smallest round number (1, 2 or 5 times a power of ten) that is at least a
      * fifth of the range */
     const double raw = (s.high - s.low) / 5, power = pow(10, floor(log10(raw)));
@@ -157,7 +156,7 @@ void html_draw_grid(pl_buf *out, const html_grid *g, double range[2])
             range[0] = fmin(range[0], g->values[i]);
             range[1] = fmax(range[1], g->values[i]);
         }
-    begin_picture(out, g->label, WIDTH, row * (double)g->n_rows + 4);
+    begin_picture(out, g->label, row * (double)g->n_rows + 4);
     for (size_t r = 0; r < g->n_rows; r++) {
         if (named) {
             pl_buf_printf(out, "<text x=\"0\" y=\"%.1f\">", row * (double)r + 14);

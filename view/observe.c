@@ -11,7 +11,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -121,12 +120,11 @@ static void add_file(observation *o, int file, const char *name)
 static pl_status add_hub_log(observation *o, const observe_wish *wish)
 {
     const run_request where = {.hub = wish->hub, .key = wish->key};
-    pl_run r = {0};
+    pl_run r = {.lock = -1};
     pl_buf lines = {0};
     uint64_t offset = 0;
     bool more = true, anew = false;
     pl_status status = PL_OK;
-    r.lock = -1;
     const int file = memfd_create("hub.log", MFD_CLOEXEC);
     PL_TRY(file >= 0 ? PL_OK : pl_fail(PL_ERR_IO, "no memory for the log of the hub"));
     PL_TRY(run_watch(&r, &where));
@@ -220,11 +218,10 @@ static void end_stream(stream *s, const observe_out *out)
 {
     char sentence[512], span[16];
     if (s->back_ms > 0) {
-        snprintf(
-            sentence, sizeof sentence,
-            "the times in %s go back by up to %s; the lines of this file are shown "
-            "in the order of the file",
-            s->name, pl_human_seconds((double)s->back_ms / 1000, span));
+        snprintf(sentence, sizeof sentence,
+                 "the times in %s go back by up to %s; the lines of this file are "
+                 "shown in the order of the file",
+                 s->name, pl_human_seconds((double)s->back_ms / 1000, span));
         out->remark(out->context, sentence);
     }
     if (s->n_other > 0) {

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -241,12 +240,10 @@ static void answer_history(page *p, const pl_page_question *q, pl_buf *out)
             continue;
         for (int a = 0; a < arm; a++)
             before += p->history.arms[a].n_series;
-        pl_json *row = pl_json_array();
-        pl_json_push(row, pl_json_make_int(l->wall_ms));
-        pl_json_push(row, pl_json_make_int(before + path));
-        pl_json_push(row, pl_json_make_int(l->phase));
-        pl_json_push(row, pl_json_make_int(l->worker));
-        pl_json_push(list, row);
+        pl_json_push(list, pl_json_list(pl_json_make_int(l->wall_ms),
+                                        pl_json_make_int(before + path),
+                                        pl_json_make_int(l->phase),
+                                        pl_json_make_int(l->worker)));
     }
     pl_json_set(o, "leases", list);
     pl_json_set_int(o, "leases_serial", (int64_t)p->n_leases);
@@ -261,10 +258,9 @@ pl_status page_answer(page *p, const pl_page_question *q, pl_buf *out)
     else if (strcmp(q->url, "/history") == 0)
         answer_history(p, q, out);
     else if (p->hub_at)
-        return pl_fail(
-            PL_ERR_NOT_FOUND,
-            "modules, documents and the history of versions are in the run's "
-            "folder; open its page on the machine of the job");
+        return pl_fail(PL_ERR_NOT_FOUND,
+                       "modules, documents and the history of versions are in the "
+                       "run's folder; open its page on the machine of the job");
     else if (strcmp(q->url, "/modules.json") == 0)
         return page_modules_json(p, q, out);
     else if (strcmp(q->url, "/router.json") == 0 || strcmp(q->url, "/route.json") == 0)

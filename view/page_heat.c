@@ -8,8 +8,7 @@
 enum {
     COLUMNS_MAX = 48,
     TENSORS_MAX = 512,
-    HEAT_VALUES_MAX =
-        1 << 26 /* limit for the values of all compared versions together */
+    HEAT_VALUES_MAX = 1 << 26 /* limit for the values of all compared versions */
 };
 
 pl_json *page_figures(double value, int n)
@@ -23,7 +22,6 @@ typedef struct heat {
     pl_comparison compare;
     /* names of the tensors; each one's change between the compared versions */
     pl_json *tensors, *cells;
-    int n_tensors;
 } heat;
 
 static void note_tensor_change(void *context, const char *tensor, const char *shape,
@@ -62,14 +60,12 @@ static pl_status add_heat_columns(heat *h, const char *module, uint64_t from,
         if (begun)
             status = pl_comparison_load(&h->compare, &a, &b);
         if (begun && status == PL_OK) {
-            pl_json *column = pl_json_array();
             h->cells = pl_json_array();
             if (!h->compare.equal)
                 pl_comparison_run(&h->compare, note_tensor_change, h);
-            pl_json_push(column, pl_json_make_int((int64_t)a.number));
-            pl_json_push(column, pl_json_make_int((int64_t)b.number));
-            pl_json_push(column, h->cells);
-            pl_json_push(columns, column);
+            pl_json_push(columns,
+                         pl_json_list(pl_json_make_int((int64_t)a.number),
+                                      pl_json_make_int((int64_t)b.number), h->cells));
         }
         pl_version_clear(&a);
         a = b;

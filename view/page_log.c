@@ -3,7 +3,6 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -206,14 +205,11 @@ void page_log_json(const page_log *log, uint64_t since, pl_json *list)
     uint64_t first = log->serial > PAGE_EVENTS_MAX ? log->serial - PAGE_EVENTS_MAX : 0;
     for (uint64_t i = (since > first ? since : first) + 1; i <= log->serial; i++) {
         const page_event *e = &log->events[i % PAGE_EVENTS_MAX];
-        pl_json *row = pl_json_array();
-        pl_json_push(row, pl_json_make_int(e->wall_ms));
-        pl_json_push(row, pl_json_make_text(e->level));
-        pl_json_push(row, pl_json_make_text(e->role));
-        pl_json_push(row, pl_json_make_text(e->event));
         pl_copy_text(text, sizeof text, e->text);
-        pl_json_push(row, pl_json_make_text(text));
-        pl_json_push(list, row);
+        pl_json_push(
+            list, pl_json_list(pl_json_make_int(e->wall_ms),
+                               pl_json_make_text(e->level), pl_json_make_text(e->role),
+                               pl_json_make_text(e->event), pl_json_make_text(text)));
     }
 }
 

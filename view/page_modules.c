@@ -9,7 +9,6 @@
 #include "view/page_internal.h"
 
 #include <math.h>
-#include <string.h>
 
 enum {
     CONTRIBUTORS_MAX = 512,

@@ -6,7 +6,6 @@
 #include "view/page_internal.h"
 
 #include <math.h>
-#include <time.h>
 
 enum { GRID_CELLS_MAX = 8192, ROWS_SHOWN = 200, VERSIONS_SHOWN = 600 };
 
@@ -248,11 +247,8 @@ static pl_status write_version_row(void *context, const pl_version *v)
     cell_text(t->out, v->method);
     cell_count(t->out, (double)v->n_params);
     pl_buf_printf(t->out, "<td class=\"w\"><code>%.12s</code></td>", hash);
-    const time_t seconds = (time_t)(v->wall_ms / 1000);
-    struct tm utc;
-    char text[32] = "";
-    if (gmtime_r(&seconds, &utc))
-        strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S UTC", &utc);
+    char text[PL_TIME_TEXT] = "";
+    pl_format_time(v->wall_ms / 1000, false, text);
     pl_buf_printf(t->out, "<td class=\"w\">%s</td>", text);
     pl_buf_printf(t->out, "</tr>\n");
     return PL_OK;

@@ -67,15 +67,13 @@ static pl_json *number_or_null(double value)
 
 static pl_status route_text(page *p, const char *text, size_t len, pl_buf *out)
 {
-    const int32_t bos = PL_TOKEN_BOS;
     pl_buf tokens = {0};
     text_route route;
     pl_status status = PL_OK;
     PL_TRY(open_route(p));
-    pl_buf_append(&tokens, &bos, sizeof bos);
-    PL_TRY(pl_tokenizer_encode(p->route.mix.tokenizer, text, len, &tokens));
-    PL_TRY(text_router_ask(p->route.router, (const int32_t *)(const void *)tokens.data,
-                           (int)(tokens.len / sizeof(int32_t)), &route));
+    PL_TRY(pl_prompt_encode(p->route.mix.tokenizer, text, len, &tokens));
+    PL_TRY(text_router_ask(p->route.router, pl_prompt_tokens(&tokens),
+                           pl_prompt_count(&tokens), &route));
     const pl_topology *t = p->route.mix.topology;
     pl_json *o = pl_json_object(), *rows = pl_json_array();
     char name[PL_NAME_MAX];
@@ -91,13 +89,12 @@ static pl_status route_text(page *p, const char *text, size_t len, pl_buf *out)
     pl_json_set(o, "margin_nats", number_or_null(route.nats ? route.margin_nats : NAN));
     pl_json_set(o, "router_margin", number_or_null(route.router_margin));
     for (int path = 0; path < route.n_paths; path++) {
-        pl_json *row = pl_json_array();
         pl_topology_path_name(t, path, name);
-        pl_json_push(row, pl_json_make_text(name));
-        pl_json_push(row, number_or_null(route.nats ? route.nats[path] : NAN));
-        pl_json_push(row, number_or_null(text_route_posterior(&route, path)));
-        pl_json_push(row, number_or_null(route.costs[path]));
-        pl_json_push(rows, row);
+        pl_json_push(rows,
+                     pl_json_list(pl_json_make_text(name),
+                                  number_or_null(route.nats ? route.nats[path] : NAN),
+                                  number_or_null(text_route_posterior(&route, path)),
+                                  number_or_null(route.costs[path])));
     }
     pl_json_set(o, "paths", rows);
     pl_json_write(o, 0, out);

@@ -4,7 +4,6 @@
 #include "view/page_internal.h"
 
 #include <math.h>
-#include <string.h>
 
 static const char *const worker_states[] = {"busy", "idle", "away", "barred", "fenced"};
 enum { N_WORKER_STATES = sizeof worker_states / sizeof *worker_states };
@@ -32,14 +31,10 @@ static int64_t whole(const pl_json *o, const char *key)
 static pl_json *path_row(const char *name, int64_t phase, int64_t step, double loss,
                          int64_t tokens, const char *worker)
 {
-    pl_json *row = pl_json_array();
-    pl_json_push(row, pl_json_make_text(name));
-    pl_json_push(row, pl_json_make_int(phase));
-    pl_json_push(row, pl_json_make_int(step));
-    pl_json_push(row, pl_json_make_real(round(1e4 * loss) / 1e4));
-    pl_json_push(row, pl_json_make_int(tokens));
-    pl_json_push(row, pl_json_make_text(worker));
-    return row;
+    return pl_json_list(pl_json_make_text(name), pl_json_make_int(phase),
+                        pl_json_make_int(step),
+                        pl_json_make_real(round(1e4 * loss) / 1e4),
+                        pl_json_make_int(tokens), pl_json_make_text(worker));
 }
 
 static pl_json *arm_object(const char *name, int64_t phases, int64_t tau, int64_t done,
@@ -150,19 +145,15 @@ static pl_json *workers_object(const page *p)
         for (size_t k = 0; k < pl_json_count(paths) && path < 0; k++)
             if (strcmp(pl_json_get_text(pl_json_at(paths, k), "path"), slash + 1) == 0)
                 path = (int)k;
-        pl_json *row = pl_json_array();
-        pl_json_push(row, pl_json_make_text(name));
-        pl_json_push(row, pl_json_make_int(state));
-        pl_json_push(row, pl_json_make_int(whole(w, "tokens_per_second")));
-        pl_json_push(row, pl_json_make_int(arm));
-        pl_json_push(row, pl_json_make_int(path));
-        pl_json_push(row, pl_json_make_int(whole(w, "tasks")));
-        pl_json_push(row, tenths(pl_json_get_real(w, "seen_seconds_ago")));
-        pl_json_push(row, pl_json_make_int((int64_t)d));
-        pl_json_push(row,
-                     pl_json_make_int(known < h->n_workers ? p->joined[known] : 0));
-        pl_json_push(row, pl_json_make_int(index_in(doings, N_DOINGS,
-                                                    pl_json_get_text(w, "doing"), 0)));
+        pl_json *row = pl_json_list(
+            pl_json_make_text(name), pl_json_make_int(state),
+            pl_json_make_int(whole(w, "tokens_per_second")), pl_json_make_int(arm),
+            pl_json_make_int(path), pl_json_make_int(whole(w, "tasks")),
+            tenths(pl_json_get_real(w, "seen_seconds_ago")),
+            pl_json_make_int((int64_t)d),
+            pl_json_make_int(known < h->n_workers ? p->joined[known] : 0),
+            pl_json_make_int(
+                index_in(doings, N_DOINGS, pl_json_get_text(w, "doing"), 0)));
         if (i < LINKS_SHOWN) {
             pl_json_push(row, pl_json_make_int(whole(w, "bytes_up_per_second")));
             pl_json_push(row, pl_json_make_int(whole(w, "bytes_down_per_second")));

@@ -5,7 +5,6 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
-#include <time.h>
 
 enum { LOG_BYTES = 64 << 20, READ_AT_ONCE = 2000 };
 
@@ -74,6 +73,7 @@ static pl_status count_audit(void *context, const char *name, const char *target
     return PL_OK;
 }
 
+/* ---- logs ---- */
 typedef struct log_count {
     history *out;
     phase_history names;             /* only its list of workers is used */
@@ -88,7 +88,6 @@ static void count_event(void *context, const page_event *e)
     log_count *c = context;
     char value[PL_TEXT_MAX];
     int64_t n = 0;
-    /* ---- logs ---- */
     /* Returns the row to which an event at this time belongs: the first row that ended
      * at this time or later. Returns NULL if there is no such row; then the phase of
      * the event is not finished. */
@@ -242,13 +241,10 @@ void history_write(const history *h, bool json, pl_buf *out)
             COLUMNS(X)
 #undef X
         };
-        const time_t seconds = (time_t)(r->at_ms / 1000);
-        struct tm utc;
-        char when[32] = "";
+        char when[PL_TIME_TEXT] = "";
         pl_buf arm = {0};
         pl_json *o = json ? pl_json_object() : NULL;
-        if (gmtime_r(&seconds, &utc))
-            strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", &utc);
+        pl_format_time(r->at_ms / 1000, true, when);
         pl_buf_printable(&arm, r->arm, strlen(r->arm), false);
         for (int i = 0; i < N_COLUMNS; i++) {
             const column_kind kind = columns[i].kind;

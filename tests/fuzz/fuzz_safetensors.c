@@ -30,8 +30,8 @@ static void read_tensors(const uint8_t *data, size_t len)
     safetensors *file = NULL;
     if (safetensors_parse("fuzz", data, len, &file) != PL_OK)
         return;
-    for (size_t i = 0; i < safetensors_count(file); i++) {
-        const st_tensor *t = safetensors_at(file, i);
+    for (size_t i = 0; i < file->n_tensors; i++) {
+        const st_tensor *t = &file->tensors[i];
         demand(t->data >= data && t->n_bytes <= (uint64_t)(data + len - t->data));
         demand(safetensors_find(file, t->name) == t);
         if (t->n_bytes > 0)

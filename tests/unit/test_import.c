@@ -67,15 +67,16 @@ PL_TEST(the_shape_comes_back_and_the_tokenizer_is_found)
     pl_import *m = NULL;
     free(make_folder("shape", &wide_shape, PL_WEIGHT_F32));
     assert_ok(pl_import_open(in_scratch("shape"), &m));
-    const pl_shape *s = pl_import_shape(m);
+    const pl_shape *s = &pl_import_describe(m)->shape;
     assert_int_equal(s->vocab, VOCAB);
     assert_int_equal(s->n_kv_heads, 2);
     assert_int_equal(s->head_size, 12);
     assert_int_equal(s->context, 24);
     assert_false(s->tied);
     assert_true(s->rope_theta == 12345.5 && s->norm_eps == 3e-6);
-    assert_int_equal(pl_import_n_files(m), 1);
-    assert_true(pl_ends_with(pl_import_tokenizer(m), "/shape/tokenizer.model"));
+    assert_int_equal(pl_import_describe(m)->n_files, 1);
+    assert_true(
+        pl_ends_with(pl_import_describe(m)->tokenizer, "/shape/tokenizer.model"));
     pl_import_close(&m);
     assert_null(m);
 }
@@ -109,8 +110,8 @@ static void copy_tensors(const char *from, const char *to, keep_fn keep,
     OWNED(safetensors_close) safetensors *file = NULL;
     OWNED(pl_buf_destroy) pl_buf header = {0}, data = {0}, out = {0};
     assert_ok(safetensors_open(in_scratch(from), &file));
-    for (size_t i = 0; i < safetensors_count(file); i++) {
-        const st_tensor *t = safetensors_at(file, i);
+    for (size_t i = 0; i < file->n_tensors; i++) {
+        const st_tensor *t = &file->tensors[i];
         if (!keep(t->name))
             continue;
         pl_buf_printf(&header, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[",
@@ -318,7 +319,8 @@ PL_TEST(a_model_with_qk_norm_is_a_qwen3_model)
     OWNED(pl_import_close) pl_import *m = NULL;
     free(make_folder("qk", &shape, PL_WEIGHT_F32));
     assert_ok(pl_import_open(in_scratch("qk"), &m));
-    assert_true(pl_import_shape(m)->qk_norm && pl_import_shape(m)->n_kv_heads == 2);
+    assert_true(pl_import_describe(m)->shape.qk_norm &&
+                pl_import_describe(m)->shape.n_kv_heads == 2);
     OWNED(pl_topology_destroy) pl_topology *t = make_topology(&wide_shape);
     OWNED(free_memory) float *params = make_params(t, 1);
     assert_fails(pl_import_load(m, t, params), PL_ERR_CONFIG,
@@ -407,7 +409,7 @@ PL_TEST(a_copy_of_tied_embeddings_does_no_harm)
                 "\"tie_word_embeddings\": true");
     OWNED(pl_import_close) pl_import *m = NULL;
     assert_ok(pl_import_open(in_scratch("copy"), &m));
-    assert_true(pl_import_shape(m)->tied);
+    assert_true(pl_import_describe(m)->shape.tied);
 }
 
 /* ---- models as other programs save them ---- */
@@ -479,7 +481,7 @@ PL_TEST(tensors_that_can_be_computed_are_ignored_and_counted)
         snprintf(name, sizeof name, "model.layers.0.self_attn.%s", names[i]);
         copy_tensors("old/whole", "old/model.safetensors", every, name);
         assert_ok(pl_import_open(in_scratch("old"), &m));
-        assert_int_equal(pl_import_n_derived(m), 1);
+        assert_int_equal(pl_import_describe(m)->n_derived, 1);
     }
 }
 
@@ -515,8 +517,8 @@ PL_TEST(a_tokenizer_json_gives_the_tokens_of_the_model_it_was_made_from)
     assert_ok(pl_tokenizer_load(in_scratch("json/tokenizer.model"), &first));
     assert_int_equal(remove(in_scratch("json/tokenizer.model")), 0);
     assert_ok(pl_import_open(in_scratch("json"), &m));
-    assert_true(pl_ends_with(pl_import_tokenizer(m), "/json/tokenizer.json"));
-    assert_ok(pl_tokenizer_load(pl_import_tokenizer(m), &second));
+    assert_true(pl_ends_with(pl_import_describe(m)->tokenizer, "/json/tokenizer.json"));
+    assert_ok(pl_tokenizer_load(pl_import_describe(m)->tokenizer, &second));
     assert_int_equal(pl_tokenizer_vocab(second), PIECES);
     make_words(9, 50000, &text);
     pl_buf_printf(&text,

@@ -33,7 +33,7 @@ static pl_backend *open_backend(const char *name, const char *precision)
 static pl_pooled_path *open_path(pl_module_pool *pool, int path)
 {
     pl_pooled_path *out;
-    const pl_path_source source = {&mix.arm, mix.topology, path, {NULL, false}};
+    const pl_path_source source = {&mix.arm, mix.topology, path, {.best = false}};
     assert_ok(pl_module_pool_open(pool, &source, &out));
     return out;
 }
@@ -76,7 +76,7 @@ static void check_memory(const char *precision)
     pl_pooled_path *open[PATHS] = {NULL};
     bool is_open[PATHS] = {false};
     uint64_t missing;
-    const pl_path_source p01 = {&mix.arm, mix.topology, 1, {NULL, false}};
+    const pl_path_source p01 = {&mix.arm, mix.topology, 1, {.best = false}};
     if (!be)
         return;
     OWNED(pl_module_pool_destroy)
@@ -217,8 +217,8 @@ static void expect_as_alone(pl_backend *be, asked *a)
     OWNED(pl_model_destroy) pl_model *loaded = open_model(be);
     OWNED(free_memory)
     float *params = pl_alloc(pl_topology_path_params(mix.topology) * sizeof *params);
-    assert_ok(
-        pl_read_path(mix.store, &mix.arm, mix.topology, a->path, UINT64_MAX, params));
+    assert_ok(pl_read_path(mix.store, &mix.arm, mix.topology, a->path,
+                           (pl_which){.at = NULL}, params));
     assert_ok(pl_model_load(loaded, params));
     OWNED(pl_batch_destroy) pl_batch *batch = open_batch(loaded, 1);
     join(batch, NULL, &alone);

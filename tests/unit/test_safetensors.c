@@ -40,8 +40,8 @@ PL_TEST(tensors_are_found_by_name_with_shape_and_bytes)
     OWNED(safetensors_close) safetensors *file = NULL;
     build(good, GOOD_DATA, &bytes);
     assert_ok(parse(&bytes, &file, &block));
-    assert_int_equal(safetensors_count(file), 4);
-    assert_string_equal(safetensors_at(file, 0)->name, "a");
+    assert_int_equal(file->n_tensors, 4);
+    assert_string_equal(file->tensors[0].name, "a");
     assert_null(safetensors_find(file, "c"));
     const st_tensor *b = safetensors_find(file, "b"),
                     *one = safetensors_find(file, "one");
@@ -189,8 +189,8 @@ static void read_all(const safetensors *file)
 {
     float values[64];
     unsigned sum = 0;
-    for (size_t i = 0; i < safetensors_count(file); i++) {
-        const st_tensor *t = safetensors_at(file, i);
+    for (size_t i = 0; i < file->n_tensors; i++) {
+        const st_tensor *t = &file->tensors[i];
         for (uint64_t b = 0; b < t->n_bytes; b++)
             sum += t->data[b];
         assert_ptr_equal(safetensors_find(file, t->name), t);

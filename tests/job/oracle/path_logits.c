@@ -26,7 +26,7 @@ static pl_status open_job(job *j, char **argv)
     pl_topology_spec spec = {.n_levels = 1, .experts = {1}, .replicas = 1};
     pl_backend_options backend = {.name = "ref", .n_threads = 1, .precision = "f32"};
     PL_CHECK(pl_import_open(argv[1], &j->import));
-    const pl_shape *shape = pl_import_shape(j->import);
+    const pl_shape *shape = &pl_import_describe(j->import)->shape;
     pl_model_options model = {.batch = 1, .context = shape->context};
     PL_CHECK(pl_topology_create(shape, &spec, &j->topology));
     PL_CHECK(pl_try_alloc(pl_topology_path_params(j->topology) * sizeof(float),
@@ -44,7 +44,7 @@ static pl_status open_job(job *j, char **argv)
 
 static pl_status write_logits(job *j)
 {
-    const pl_shape *shape = pl_import_shape(j->import);
+    const pl_shape *shape = &pl_import_describe(j->import)->shape;
     size_t V = (size_t)shape->vocab, n = j->tokens.len / sizeof(int32_t);
     for (size_t i = 0; i < n; i++) {
         int32_t token;
