@@ -75,7 +75,7 @@ static int logit_rows(const pl_decoder *d)
     return d->m->be->decode_only && d->n_slots < LOGIT_ROWS ? LOGIT_ROWS : d->n_slots;
 }
 
-pl_status pl_decoder_create_slots(pl_model *m, int n_slots, pl_decoder **out)
+pl_status pl_decoder_create(pl_model *m, int n_slots, pl_decoder **out)
 {
     *out = NULL;
     if (n_slots < 1 || n_slots > PL_DECODER_SLOTS_MAX || n_slots > m->options.context)
@@ -115,11 +115,6 @@ pl_status pl_decoder_create_slots(pl_model *m, int n_slots, pl_decoder **out)
     return PL_OK;
 }
 
-pl_status pl_decoder_create(pl_model *m, pl_decoder **out)
-{
-    return pl_decoder_create_slots(m, 1, out);
-}
-
 void pl_decoder_destroy(pl_decoder **decoder)
 {
     pl_decoder *d = *decoder;
@@ -129,8 +124,7 @@ void pl_decoder_destroy(pl_decoder **decoder)
         d->m->ops->routine_destroy(d->m->be, &d->steps[n]);
     d->m->ops->release(d->m->be, d->block);
     decoder_rows_close(&d->rows);
-    pl_free(d->places);
-    pl_free(d);
+    pl_free_all(d->places, d);
     *decoder = NULL;
 }
 
@@ -144,19 +138,9 @@ void pl_decoder_clear(pl_decoder *d, int slot)
     d->length[slot] = 0;
 }
 
-void pl_decoder_reset(pl_decoder *d)
-{
-    pl_decoder_clear(d, 0);
-}
-
 int pl_decoder_length(const pl_decoder *d, int slot)
 {
     return d->length[slot];
-}
-
-int pl_decoder_position(const pl_decoder *d)
-{
-    return pl_decoder_length(d, 0);
 }
 
 /* ---- rows through the model ---- */
@@ -469,11 +453,6 @@ pl_status pl_decoder_prefill(pl_decoder *d, int slot, const int32_t *tokens, int
                              float *logits)
 {
     return pl_decoder_prefill_all(d, slot, tokens, n, logits, NULL, NULL);
-}
-
-pl_status pl_decoder_feed(pl_decoder *d, const int32_t *tokens, int n, float *logits)
-{
-    return pl_decoder_prefill(d, 0, tokens, n, logits);
 }
 
 static void work_decode_step(void *context)

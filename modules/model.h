@@ -143,8 +143,8 @@ PL_MUST_CHECK pl_status pl_model_features(pl_model *model, const int32_t *tokens
 enum { PL_DECODER_SLOTS_MAX = 256 };
 typedef struct pl_decoder pl_decoder;
 /* n_slots is 1 to PL_DECODER_SLOTS_MAX, and at most the model's context. */
-PL_MUST_CHECK pl_status pl_decoder_create_slots(pl_model *model, int n_slots,
-                                                pl_decoder **out);
+PL_MUST_CHECK pl_status pl_decoder_create(pl_model *model, int n_slots,
+                                          pl_decoder **out);
 void pl_decoder_destroy(pl_decoder **decoder);
 /* Chooses the path that computes the tokens added to the slot from now on; NULL: the
  * model's path. The path is borrowed until a different one is chosen for the slot.
@@ -194,13 +194,6 @@ PL_MUST_CHECK pl_status pl_decoder_share(pl_decoder *decoder, int slot, int from
  * are those of pl_decoder_prefill. */
 PL_MUST_CHECK pl_status pl_decoder_step(pl_decoder *decoder, const int32_t *slots,
                                         const int32_t *tokens, int n, float *logits);
-
-/* The next functions are for a decoder with one slot; pl_decoder_reset empties it. */
-PL_MUST_CHECK pl_status pl_decoder_create(pl_model *model, pl_decoder **out);
-void pl_decoder_reset(pl_decoder *decoder);
-PL_MUST_CHECK pl_status pl_decoder_feed(pl_decoder *decoder, const int32_t *tokens,
-                                        int n, float *logits);
-int pl_decoder_position(const pl_decoder *decoder);
 
 /* The inner learning rate over a path's steps, counted from 0 (modules/schedule.c). */
 typedef enum pl_schedule_kind {

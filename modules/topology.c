@@ -202,11 +202,8 @@ void pl_topology_destroy(pl_topology **topology)
     pl_topology *t = *topology;
     if (!t)
         return;
-    pl_free(t->slots);
-    pl_free(t->first_module);
-    pl_free(t->tensors);
     pl_free_aligned(t->cell);
-    pl_free(t);
+    pl_free_all(t->slots, t->first_module, t->tensors, t);
     *topology = NULL;
 }
 
