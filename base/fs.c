@@ -396,11 +396,10 @@ pl_status pl_check_writable(const char *folder)
     pl_buf back = {0};
     pl_status status = pl_replace_file(path, probe, sizeof probe);
     if (status != PL_OK)
-        status = pl_fail_in(
-            status,
-            "cannot write into the folder %s; give another folder, or change "
-            "its permissions",
-            folder);
+        status = pl_fail_in(status,
+                            "cannot write into the folder %s; give another folder, or "
+                            "change its permissions",
+                            folder);
     if (status == PL_OK)
         status = pl_read_file(path, &back);
     if (status == PL_OK &&

@@ -383,15 +383,14 @@ void wire_tell_failed_clients(pl_socket *socket)
         return;
     if (n_cut > 0)
         snprintf(text, sizeof text,
-                 "%d clients without a known key were disconnected, because at most "
-                 "%d connections may wait and %d may be open",
+                 "%d clients without a known key were disconnected, because at most %d "
+                 "connections may wait and %d may be open",
                  n_cut, w->crowd.waiting, w->crowd.places);
     else
         snprintf(text, sizeof text, "%s",
-                 n_plain > 0
-                     ? "a client that does not encrypt was refused"
-                     : "a client was refused: it does not know this process's key, "
-                       "or ended the connection");
+                 n_plain > 0 ? "a client that does not encrypt was refused"
+                             : "a client was refused: it does not know this process's "
+                               "key, or ended the connection");
     socket->refused_ms = now;
     pl_gate_refused(&(pl_refusal){text, "", socket->address});
 }

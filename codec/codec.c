@@ -145,11 +145,10 @@ pl_status pl_codec_encode_module(const pl_codec_options *options,
     /* the roles are checked, too, because a caller may make parts without a topology */
     for (int i = 0; i < n_parts; i++) {
         if (parts[i].first != n || parts[i].role < 0 || parts[i].role >= PL_ROLE_COUNT)
-            return pl_fail(
-                PL_ERR_ARG,
-                "part %d starts at %zu with role %d; parts must follow each other "
-                "without gaps, so it must start at %zu",
-                i, parts[i].first, parts[i].role, n);
+            return pl_fail(PL_ERR_ARG,
+                           "part %d starts at %zu with role %d; parts must follow each "
+                           "other without gaps, so it must start at %zu",
+                           i, parts[i].first, parts[i].role, n);
         n += parts[i].count;
     }
     if (pl_codec_is_homomorphic(options)) {
@@ -167,8 +166,8 @@ pl_status pl_codec_encode_module(const pl_codec_options *options,
             !isfinite(round->weight))
             return pl_fail(
                 PL_ERR_ARG,
-                "a round has the scale 2^%d and weight %g; the scale must be "
-                "2^-96 to 2^64 (see pl_codec_exponent), and the weight finite",
+                "a round has the scale 2^%d and weight %g; the scale must be 2^-96 to "
+                "2^64 (see pl_codec_exponent), and the weight finite",
                 round->scale_exponent, (double)round->weight);
     }
     /* The header has the size of the table, which must be known before the first

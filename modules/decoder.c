@@ -79,11 +79,10 @@ pl_status pl_decoder_create(pl_model *m, int n_slots, pl_decoder **out)
 {
     *out = NULL;
     if (n_slots < 1 || n_slots > PL_DECODER_SLOTS_MAX || n_slots > m->options.context)
-        return pl_fail(
-            PL_ERR_ARG,
-            "a decoder cannot have %d sequences; give 1 to %d, and at most the "
-            "context of %d",
-            n_slots, PL_DECODER_SLOTS_MAX, m->options.context);
+        return pl_fail(PL_ERR_ARG,
+                       "a decoder cannot have %d sequences; give 1 to %d, and at most "
+                       "the context of %d",
+                       n_slots, PL_DECODER_SLOTS_MAX, m->options.context);
     pl_decoder *d = pl_alloc(sizeof *d);
     d->m = m;
     d->n_slots = n_slots;

@@ -15,16 +15,15 @@ pl_status model_fail_with_plan(const pl_model *m, pl_status status)
     pl_model_plan plan;
     char text[5][16];
     pl_model_plan_on(m->be, m->topology, &m->options, &plan);
-    return pl_fail_in(status,
-                      "the model needs %s for parameters, %s for gradients, %s for "
-                      "moments, %s for activations (%d sequences of %d tokens) and %s "
-                      "of scratch memory",
-                      pl_human_bytes((double)plan.params_bytes, text[0]),
-                      pl_human_bytes((double)plan.grads_bytes, text[1]),
-                      pl_human_bytes((double)plan.moments_bytes, text[2]),
-                      pl_human_bytes((double)plan.acts_bytes, text[3]),
-                      m->options.batch, m->options.context,
-                      pl_human_bytes((double)plan.scratch_bytes, text[4]));
+    return pl_fail_in(
+        status,
+        "the model needs %s for parameters, %s for gradients, %s for moments, %s for "
+        "activations (%d sequences of %d tokens) and %s of scratch memory",
+        pl_human_bytes((double)plan.params_bytes, text[0]),
+        pl_human_bytes((double)plan.grads_bytes, text[1]),
+        pl_human_bytes((double)plan.moments_bytes, text[2]),
+        pl_human_bytes((double)plan.acts_bytes, text[3]), m->options.batch,
+        m->options.context, pl_human_bytes((double)plan.scratch_bytes, text[4]));
 }
 
 pl_status model_alloc_floats(pl_backend *be, size_t n, const char *what, float **out)
