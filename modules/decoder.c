@@ -295,20 +295,6 @@ int pl_decoder_shared(const pl_decoder *d, int n)
     return d->m->be->memory_bytes > 0 ? 0 : n - n % PIECE;
 }
 
-/* Copies the first n rows of slot `from` of a cache (keys or values) to `slot`, through
- * the host's memory. */
-static void copy_rows(pl_decoder *d, pl_act *cache, int slot, int from, int n,
-                      void *host)
-{
-    const pl_model *m = d->m;
-    const size_t row = (size_t)m->shape->n_kv_heads * (size_t)m->shape->head_size;
-    const size_t sequence = (size_t)m->options.context * row;
-    const size_t bytes = (size_t)n * row * pl_type_bytes(m->be->act);
-    m->ops->download(m->be, host, model_act_at(m, cache, (size_t)from * sequence),
-                     bytes);
-    m->ops->upload(m->be, model_act_at(m, cache, (size_t)slot * sequence), host, bytes);
-}
-
 pl_status pl_decoder_share(pl_decoder *d, int slot, int from, int n)
 {
     const pl_model *m = d->m;
@@ -318,12 +304,17 @@ pl_status pl_decoder_share(pl_decoder *d, int slot, int from, int n)
                        "%d tokens cannot be shared: a slot has only %d places", n,
                        m->options.context);
     if (from != slot && n > 0) {
-        const size_t row = (size_t)m->shape->n_kv_heads * (size_t)m->shape->head_size;
-        PL_CHECK(pl_try_alloc((size_t)n * row * pl_type_bytes(m->be->act),
-                              "keys of a prompt", &host));
-        for (int b = 0; b < m->shape->n_blocks; b++) {
-            copy_rows(d, cache_keys(d, b), slot, from, n, host);
-            copy_rows(d, cache_values(d, b), slot, from, n, host);
+        const size_t sequence = cache_stride(d) / (size_t)d->n_slots;
+        const size_t row = sequence / (size_t)m->options.context;
+        const size_t bytes = (size_t)n * row * pl_type_bytes(m->be->act);
+        PL_CHECK(pl_try_alloc(bytes, "keys of a prompt", &host));
+        /* the keys of each block, then its values, through the host's memory */
+        for (int i = 0; i < 2 * m->shape->n_blocks; i++) {
+            pl_act *cache = model_act_at(m, d->cache, (size_t)i * cache_stride(d));
+            m->ops->download(m->be, host,
+                             model_act_at(m, cache, (size_t)from * sequence), bytes);
+            m->ops->upload(m->be, model_act_at(m, cache, (size_t)slot * sequence), host,
+                           bytes);
         }
         pl_status status = m->ops->sync(m->be);
         pl_free_aligned(host);
@@ -424,23 +415,15 @@ pl_status pl_decoder_prefill_losses(pl_decoder *d, int slot, const int32_t *toke
                                     const int32_t *targets, int n, float *losses)
 {
     PL_CHECK(check_room(d, slot, n));
-    const pl_model *m = d->m;
     const int before = d->length[slot];
     const pl_path *path = slot_path(d, slot);
     pl_status status = PL_OK;
     for (int at = 0, piece; at < n; at += piece) {
         piece = pl_decoder_piece(d, slot, n - at);
         PL_TRY(read_prompt_piece(d, slot, tokens + at, targets + at, piece));
-        if (m->be->decode_only) {
-            PL_TRY(give_losses_by_logits(d, path, targets + at, piece, losses + at));
-            continue;
-        }
-        m->ops->classifier(m->be, m->acts.loss, NULL, NULL, m->acts.norm,
-                           path->classifier, m->acts.targets, NULL, piece,
-                           m->shape->vocab, m->shape->width, false);
-        m->ops->download(m->be, losses + at, m->acts.loss,
-                         (size_t)piece * sizeof(float));
-        PL_TRY(m->ops->sync(m->be));
+        PL_TRY(d->m->be->decode_only
+                   ? give_losses_by_logits(d, path, targets + at, piece, losses + at)
+                   : model_read_losses(d->m, path, piece, losses + at));
     }
 done:
     if (status != PL_OK)

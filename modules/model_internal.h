@@ -222,6 +222,8 @@ size_t model_layout(const pl_shape *shape, const pl_model_options *options, pl_t
 PL_MUST_CHECK pl_status model_take_batch(pl_model *m, const int32_t *tokens,
                                          const int32_t *targets, int B, int T);
 
+/* Computes the losses of the first N rows, after the final norm, by their targets. */
+pl_status model_read_losses(pl_model *m, const pl_path *path, int N, float *losses);
 /* Runs the forward pass over the uploaded tokens, including the final norm. */
 void model_forward(pl_model *m, int B, int T);
 /* Parts of the forward pass that the decoder uses, too. The decoder has its own code
