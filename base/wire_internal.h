@@ -58,7 +58,7 @@ struct pl_socket {
     /* broken_ms: time at which this series began;
      * refused_ms: time of the last report of a refusal */
     int64_t broken_ms, refused_ms;
-    uint64_t dropped, refused, bytes_sent, bytes_received;
+    pl_wire_counts counts;
 };
 
 /* wire_watch.c: events that ZeroMQ reports about a socket's connections */
