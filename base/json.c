@@ -220,69 +220,62 @@ pl_json *pl_json_make_int(int64_t value)
     return made(json_integer(value));
 }
 
-typedef struct json_writer {
-    pl_buf *out;
-    int indent;
-} json_writer;
-
-static void new_line(const json_writer *writer, int depth)
+static void new_line(pl_buf *out, int indent, int depth)
 {
-    if (writer->indent > 0)
-        pl_buf_printf(writer->out, "\n%*s", writer->indent * depth, "");
+    if (indent > 0)
+        pl_buf_printf(out, "\n%*s", indent * depth, "");
 }
 
 /* Recursion is limited: the parser refuses values that are nested deeper than 2048. */
-static void write_value(const json_writer *writer, const pl_json *json, int depth)
+static void write_value(pl_buf *out, int indent, const pl_json *json, int depth)
 {
     char number[32];
     const char *comma = "";
     switch (json_typeof(json)) {
     case JSON_OBJECT:
-        pl_buf_printf(writer->out, "{");
+        pl_buf_printf(out, "{");
         for (const char *key = NULL; (key = pl_json_next_key(json, key)); comma = ",") {
-            pl_buf_printf(writer->out, "%s", comma);
-            new_line(writer, depth + 1);
-            pl_buf_json_text(writer->out, key, strlen(key));
-            pl_buf_printf(writer->out, writer->indent > 0 ? ": " : ":");
-            write_value(writer, json_object_get(json, key), depth + 1);
+            pl_buf_printf(out, "%s", comma);
+            new_line(out, indent, depth + 1);
+            pl_buf_json_text(out, key, strlen(key));
+            pl_buf_printf(out, indent > 0 ? ": " : ":");
+            write_value(out, indent, json_object_get(json, key), depth + 1);
         }
         if (*comma)
-            new_line(writer, depth);
-        pl_buf_printf(writer->out, "}");
+            new_line(out, indent, depth);
+        pl_buf_printf(out, "}");
         break;
     case JSON_ARRAY:
-        pl_buf_printf(writer->out, "[");
+        pl_buf_printf(out, "[");
         for (size_t i = 0; i < json_array_size(json); i++, comma = ",") {
-            pl_buf_printf(writer->out, "%s", comma);
-            new_line(writer, depth + 1);
-            write_value(writer, json_array_get(json, i), depth + 1);
+            pl_buf_printf(out, "%s", comma);
+            new_line(out, indent, depth + 1);
+            write_value(out, indent, json_array_get(json, i), depth + 1);
         }
         if (*comma)
-            new_line(writer, depth);
-        pl_buf_printf(writer->out, "]");
+            new_line(out, indent, depth);
+        pl_buf_printf(out, "]");
         break;
     case JSON_STRING:
-        pl_buf_json_text(writer->out, json_string_value(json),
-                         json_string_length(json));
+        pl_buf_json_text(out, json_string_value(json), json_string_length(json));
         break;
     case JSON_INTEGER:
-        pl_buf_printf(writer->out, "%lld", (long long)json_integer_value(json));
+        pl_buf_printf(out, "%lld", (long long)json_integer_value(json));
         break;
     case JSON_REAL:
-        pl_buf_printf(writer->out, "%s", pl_format_real(json_real_value(json), number));
+        pl_buf_printf(out, "%s", pl_format_real(json_real_value(json), number));
         break;
     case JSON_TRUE:
     case JSON_FALSE:
-        pl_buf_printf(writer->out, json_is_true(json) ? "true" : "false");
+        pl_buf_printf(out, json_is_true(json) ? "true" : "false");
         break;
     case JSON_NULL:
-        pl_buf_printf(writer->out, "null");
+        pl_buf_printf(out, "null");
         break;
     }
 }
 
 void pl_json_write(const pl_json *json, int indent, pl_buf *out)
 {
-    json_writer writer = {out, indent};
-    write_value(&writer, json, 0);
+    write_value(out, indent, json, 0);
 }

@@ -59,16 +59,6 @@ static size_t cache_stride(const pl_decoder *d)
            (size_t)s->head_size;
 }
 
-static pl_act *cache_keys(const pl_decoder *d, int block)
-{
-    return model_act_at(d->m, d->cache, 2 * (size_t)block * cache_stride(d));
-}
-
-static pl_act *cache_values(const pl_decoder *d, int block)
-{
-    return model_act_at(d->m, d->cache, (2 * (size_t)block + 1) * cache_stride(d));
-}
-
 /* Returns for how many rows the buffer of logits has room. */
 static int logit_rows(const pl_decoder *d)
 {
@@ -163,16 +153,18 @@ static void attend_block(const pass *p, int block)
     const int32_t *slots = arrangement > 0 ? arranged->slots : d->device_slots;
     const int32_t *positions =
         arrangement > 0 ? arranged->positions : d->device_positions;
-    m->ops->decode_append(m->be, a->qkv, cache_keys(d, block), cache_values(d, block),
-                          slots, positions, p->n, m->options.context, s->n_heads,
-                          s->n_kv_heads, s->head_size, s->rope_theta);
+    const size_t stride = cache_stride(d);
+    pl_act *keys = model_act_at(m, d->cache, 2 * (size_t)block * stride);
+    pl_act *values = model_act_at(m, keys, stride);
+    m->ops->decode_append(m->be, a->qkv, keys, values, slots, positions, p->n,
+                          m->options.context, s->n_heads, s->n_kv_heads, s->head_size,
+                          s->rope_theta);
     if (p->begins)
         m->ops->attention_forward(m->be, a->attn, a->lse, a->qkv, NULL, 1, p->n,
                                   s->n_heads, s->n_kv_heads, s->head_size);
     else
-        m->ops->attention_decode(m->be, a->attn, a->qkv, cache_keys(d, block),
-                                 cache_values(d, block), slots, positions, p->n,
-                                 m->options.context, s->n_heads, s->n_kv_heads,
+        m->ops->attention_decode(m->be, a->attn, a->qkv, keys, values, slots, positions,
+                                 p->n, m->options.context, s->n_heads, s->n_kv_heads,
                                  s->head_size);
 }
 
