@@ -92,7 +92,7 @@ static void choose_congestion(bool is_secure, int fd)
         (void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, wanted, sizeof wanted - 1);
 }
 
-void wire_drain_monitor(pl_socket *socket)
+static void drain_monitor(pl_socket *socket)
 {
     uint16_t event;
     uint32_t value;
@@ -129,7 +129,7 @@ void wire_drain_monitor(pl_socket *socket)
 
 pl_status wire_client_verdict(pl_socket *socket)
 {
-    wire_drain_monitor(socket);
+    drain_monitor(socket);
     switch (socket->seen) {
     case WIRE_FINE:
         break;
@@ -168,7 +168,7 @@ void pl_wire_line_now(pl_socket *socket, pl_wire_line *out)
     struct tcp_info info;
     socklen_t len = sizeof info;
     memset(&info, 0, sizeof info);
-    wire_drain_monitor(socket);
+    drain_monitor(socket);
     *out = (pl_wire_line){.n_connects = socket->connections,
                           .is_connected = socket->lost_ms == 0};
     if (!out->is_connected || socket->fd < 0 ||
@@ -182,7 +182,7 @@ void pl_wire_line_now(pl_socket *socket, pl_wire_line *out)
 
 int64_t pl_wire_lost_ms(pl_socket *socket)
 {
-    wire_drain_monitor(socket);
+    drain_monitor(socket);
     if (socket->lost_ms == 0)
         return 0;
     const int64_t ms = pl_now_ms() - socket->lost_ms;

@@ -31,8 +31,8 @@ PL_C_BEGIN
  * makes it load better kernels (gemm_blas.c). The device text names the kernels.
  * PATHLOOM_CPU (base/isa.h) limits the instruction set of all kernels, also of those of
  * OpenBLAS and oneDNN. */
-PL_MUST_CHECK pl_status cpu_backend_create(const pl_backend_options *options,
-                                           const char *isa, pl_backend **out);
+pl_status cpu_backend_create(const pl_backend_options *options, const char *isa,
+                             pl_backend **out);
 void cpu_backend_destroy(pl_backend **backend);
 
 PL_C_END
