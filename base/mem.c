@@ -163,28 +163,27 @@ typedef struct memory_bounds {
     uint64_t total, available;
 } memory_bounds;
 
-/* Applies the limits of a cgroup. Page cache that can be dropped counts as free. */
-static void tighten_by_group(memory_bounds *bounds, const char *folder,
-                             const char *limit_name, const char *used_name)
-{
-    uint64_t limit = number_in_file(folder, limit_name, "", UINT64_MAX);
-    if (limit == UINT64_MAX)
-        return;
-    uint64_t used = number_in_file(folder, used_name, "", 0);
-    uint64_t cache = number_in_file(folder, "memory.stat", "inactive_file", 0);
-    used = used > cache ? used - cache : 0;
-    const uint64_t rest = limit > used ? limit - used : 0;
-    if (limit < bounds->total)
-        bounds->total = limit;
-    if (rest < bounds->available)
-        bounds->available = rest;
-}
-
-/* The limits of all enclosing cgroups apply. */
+/* Applies the limits of a cgroup, under version 2 or version 1. Page cache that can be
+ * dropped counts as free. */
 static void tighten_by_folder(void *context, const char *folder)
 {
-    tighten_by_group(context, folder, "memory.max", "memory.current");
-    tighten_by_group(context, folder, "memory.limit_in_bytes", "memory.usage_in_bytes");
+    static const char *const names[2][2] = {
+        {"memory.max", "memory.current"},
+        {"memory.limit_in_bytes", "memory.usage_in_bytes"}};
+    memory_bounds *bounds = context;
+    for (int i = 0; i < 2; i++) {
+        const uint64_t limit = number_in_file(folder, names[i][0], "", UINT64_MAX);
+        if (limit == UINT64_MAX)
+            continue;
+        uint64_t used = number_in_file(folder, names[i][1], "", 0);
+        uint64_t cache = number_in_file(folder, "memory.stat", "inactive_file", 0);
+        used = used > cache ? used - cache : 0;
+        const uint64_t rest = limit > used ? limit - used : 0;
+        if (limit < bounds->total)
+            bounds->total = limit;
+        if (rest < bounds->available)
+            bounds->available = rest;
+    }
 }
 
 static memory_bounds read_bounds(void)

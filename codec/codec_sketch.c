@@ -344,10 +344,8 @@ pl_status sketch_decode(const codec_task *task)
     pl_buf codes = {0};
     bit_walk walk;
     uint64_t index;
-    const uint8_t *at = NULL;
     pl_status status = sparse_codes(task->header, s, bitmap, task->raw[1], &codes);
-    if (status == PL_OK)
-        at = codes.data;
+    const uint8_t *at = codes.data;
     bit_walk_begin(&walk, bitmap, 0, s->count);
     while (status == PL_OK && bit_walk_next(&walk, &index)) {
         int16_t code;
