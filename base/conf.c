@@ -23,15 +23,15 @@ static const pl_key *find_key(const pl_table *table, const char *name)
 
 static bool is_section(const pl_table *table, const char *name)
 {
-    size_t len = strlen(name);
-    for (size_t i = 0; i < table->n_keys; i++) {
-        const char *row = table->keys[i].name;
-        if (strncmp(row, name, len) != 0)
-            continue;
-        if (row[len] == '.' || (!row[len] && table->keys[i].type == PL_KEY_SECTION))
-            return true;
+    const size_t len = strlen(name);
+    bool found = false;
+    for (size_t i = 0; i < table->n_keys && !found; i++) {
+        const pl_key *row = &table->keys[i];
+        found =
+            pl_starts_with(row->name, name) &&
+            (row->name[len] == '.' || (!row->name[len] && row->type == PL_KEY_SECTION));
     }
-    return false;
+    return found;
 }
 
 /* For "phases" the result is train.phases, even if the spelling of another key is more
@@ -78,24 +78,10 @@ static bool is_bounded(const pl_key *key)
 
 void pl_conf_wanted(const pl_key *key, pl_buf *out)
 {
-    switch (key->type) {
-    case PL_KEY_INT:
-        pl_buf_printf(out, "a whole number");
-        break;
-    case PL_KEY_REAL:
-        pl_buf_printf(out, "a number");
-        break;
-    case PL_KEY_BOOL:
-        pl_buf_printf(out, "true or false");
-        break;
-    case PL_KEY_CHOICE:
-        pl_buf_printf(out, "one of %s", key->choices);
-        break;
-    case PL_KEY_TEXT:
-    case PL_KEY_SECTION:
-        pl_buf_printf(out, "text");
-        break;
-    }
+    static const char *const kinds[] = {"a whole number", "a number", "true or false",
+                                        "text",           "one of ",  "text"};
+    pl_buf_printf(out, "%s%s", kinds[key->type],
+                  key->type == PL_KEY_CHOICE ? key->choices : "");
     if (is_bounded(key)) { /* a bound of 1e15 or more is not shown */
         char min[32], max[32];
         const bool low = key->min > -1e15, high = key->max < 1e15;
@@ -129,11 +115,10 @@ static bool set_text(char *field, const char *value)
     return true;
 }
 
-/* Writes the field, or returns false and leaves it unchanged. The struct is accessed
- * through memcpy, because the table knows its fields only by offset. */
+/* Writes the field, or returns false and leaves it unchanged. */
 static bool set_field(const pl_key *key, void *target, const char *value)
 {
-    char *field = (char *)target + key->offset;
+    void *field = (char *)target + key->offset;
     int64_t whole;
     double real;
     bool flag;
@@ -141,17 +126,17 @@ static bool set_field(const pl_key *key, void *target, const char *value)
     case PL_KEY_INT:
         if (pl_parse_int(value, &whole) != PL_OK || !fits_key_range(key, (double)whole))
             return false;
-        memcpy(field, &whole, sizeof whole);
+        *(int64_t *)field = whole;
         return true;
     case PL_KEY_REAL:
         if (pl_parse_real(value, &real) != PL_OK || !fits_key_range(key, real))
             return false;
-        memcpy(field, &real, sizeof real);
+        *(double *)field = real;
         return true;
     case PL_KEY_BOOL:
         if (pl_parse_bool(value, &flag) != PL_OK)
             return false;
-        memcpy(field, &flag, sizeof flag);
+        *(bool *)field = flag;
         return true;
     case PL_KEY_CHOICE:
         return pl_lists_word(key->choices, '|', value) && set_text(field, value);
@@ -212,27 +197,21 @@ pl_status pl_conf_set_pair(const pl_table *table, void *target,
 
 static void put_value(const pl_key *key, const void *target, pl_buf *out)
 {
-    const char *field = (const char *)target + key->offset;
-    int64_t whole;
-    double real;
-    bool flag;
+    const void *field = (const char *)target + key->offset;
     char text[32];
     switch (key->type) {
     case PL_KEY_INT:
-        memcpy(&whole, field, sizeof whole);
-        pl_buf_printf(out, "%lld", (long long)whole);
+        pl_buf_printf(out, "%lld", (long long)*(const int64_t *)field);
         break;
     case PL_KEY_REAL:
-        memcpy(&real, field, sizeof real);
-        pl_buf_printf(out, "%s", pl_format_real(real, text));
+        pl_buf_printf(out, "%s", pl_format_real(*(const double *)field, text));
         break;
     case PL_KEY_BOOL:
-        memcpy(&flag, field, sizeof flag);
-        pl_buf_printf(out, "%s", flag ? "true" : "false");
+        pl_buf_printf(out, "%s", *(const bool *)field ? "true" : "false");
         break;
     case PL_KEY_TEXT:
     case PL_KEY_CHOICE:
-        pl_buf_printf(out, "%s", field);
+        pl_buf_printf(out, "%s", (const char *)field);
         break;
     case PL_KEY_SECTION:
         break;

@@ -177,8 +177,7 @@ const pl_explanation pl_explanations[] = {
     {"home.older", "A home has an older copy of its store, so the hub ignores it.",
      "The store was restored or copied while the job ran.",
      "Start the home with its newest copy. To go on without the lost commits, start "
-     "the "
-     "hub again."},
+     "the hub again."},
     {"home.ready", "A home listens.", "", ""},
     {"home.restarted",
      "A home has restarted; the hub tells it again which tokens and workers to refuse.",
@@ -254,8 +253,7 @@ const pl_explanation pl_explanations[] = {
      "says so again after growing times.",
      "That process or its machine is down, or the network between is.",
      "None needed if it comes back. Otherwise continue the job (`pathloom train`), "
-     "also "
-     "on another machine, if the address has a name."},
+     "also on another machine, if the address has a name."},
     {"peer.back", "A hub or home that was away since `away_since` answers again.", "",
      ""},
     {"peer.gone",
@@ -288,11 +286,9 @@ const pl_explanation pl_explanations[] = {
     {"serve.reload_failed",
      "The server did not change the versions that it serves; `error` says why.",
      "The run has a new arm or the tag was changed; versions were deleted; or the "
-     "store "
-     "cannot be read.",
+     "store cannot be read.",
      "For a new arm, start `pathloom serve` again; else do what `error` says, then "
-     "send "
-     "HUP again."},
+     "send HUP again."},
     {"serve.reloaded",
      "The store was read again: new requests are answered by the newest versions.", "",
      ""},
@@ -325,8 +321,7 @@ const pl_explanation pl_explanations[] = {
      "The two workers run on different kinds of devices, which round differently; or "
      "one of them has faulty memory or a different build, or sent a false hash.",
      "None needed with different kinds of devices. Otherwise the run may differ from "
-     "an "
-     "undisturbed one: see pathloom audit, and check both machines."},
+     "an undisturbed one: see pathloom audit, and check both machines."},
     {"state.repeated", "A worker has made a path's state again by repeating phases.",
      "", ""},
     {"state.repeating",
@@ -420,12 +415,11 @@ const pl_explanation pl_explanations[] = {
      "with each such event."},
     {"worker.withheld",
      "A worker gets no task for now, because the others finish all ready tasks "
-     "earlier; "
-     "`reason` has both times.",
+     "earlier; `reason` has both times.",
      "Its processor or its link is slower than theirs, and transfers count.",
      "None needed: it gets tasks that it will finish in time, and is tried again "
-     "later. "
-     "It helps in jobs with longer phases (train.tau) or more paths than workers."},
+     "later. It helps in jobs with longer phases (train.tau) or more paths than "
+     "workers."},
     {"worker.fenced",
      "Nothing more is accepted from a worker, because its result differed from two "
      "equal ones of the same kind of device. The result is in no version.",

@@ -22,33 +22,33 @@ enum { READ_STEP = 1 << 16, TREE_DEPTH_MAX = 64, LOCK_TRIES = 10 };
 const char *pl_file_remedy(int cause, const char *path, uint64_t needed,
                            char out[PL_REMEDY_MAX])
 {
+    static const struct {
+        int cause;
+        const char *remedy;
+    } rows[] = {
+        {EFBIG, "; raise the limit on a file's size (ulimit -f)"},
+        {EDQUOT, "; the disk quota of this user is used up: delete files, or have the "
+                 "quota raised (quota)"},
+        {ENOSPC, "; free some disk space"},
+        {ENFILE, "; the machine has too many open files: end other programs, or raise "
+                 "fs.file-max"}};
     struct rlimit files;
     struct statvfs info;
     char folder[PL_PATH_MAX];
     out[0] = '\0';
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (cause == rows[i].cause)
+            pl_copy_text(out, PL_REMEDY_MAX, rows[i].remedy);
     /* The path may not exist yet. 0 inodes: the file system has no fixed number. */
     const bool lacks_inodes = cause == ENOSPC &&
                               (statvfs(path, &info) == 0 ||
                                statvfs(pl_path_above(folder, path), &info) == 0) &&
                               info.f_files > 0 && info.f_favail == 0;
-    if (cause == EFBIG)
-        pl_copy_text(out, PL_REMEDY_MAX,
-                     "; raise the limit on a file's size (ulimit -f)");
-    else if (cause == EDQUOT)
-        pl_copy_text(out, PL_REMEDY_MAX,
-                     "; the disk quota of this user is used up: delete files, or have "
-                     "the quota raised (quota)");
-    else if (lacks_inodes)
+    if (lacks_inodes)
         pl_copy_text(out, PL_REMEDY_MAX,
                      "; the file system has no inodes left, although it may have free "
                      "space: delete files (df -i counts them)");
-    else if (cause == ENOSPC)
-        pl_copy_text(out, PL_REMEDY_MAX, "; free some disk space");
-    else if (cause == ENFILE)
-        pl_copy_text(out, PL_REMEDY_MAX,
-                     "; the machine has too many open files: end other programs, or "
-                     "raise fs.file-max");
-    else if (cause == EMFILE && getrlimit(RLIMIT_NOFILE, &files) == 0 && needed > 0)
+    if (cause == EMFILE && getrlimit(RLIMIT_NOFILE, &files) == 0 && needed > 0)
         snprintf(out, PL_REMEDY_MAX,
                  "; this process may open %llu files and needs about %llu: raise the "
                  "limit (ulimit -n)",
@@ -396,11 +396,10 @@ pl_status pl_check_writable(const char *folder)
     pl_buf back = {0};
     pl_status status = pl_replace_file(path, probe, sizeof probe);
     if (status != PL_OK)
-        status = pl_fail_in(
-            status,
-            "cannot write into the folder %s; give another folder, or change "
-            "its permissions",
-            folder);
+        status = pl_fail_in(status,
+                            "cannot write into the folder %s; give another folder, or "
+                            "change its permissions",
+                            folder);
     if (status == PL_OK)
         status = pl_read_file(path, &back);
     if (status == PL_OK &&

@@ -36,24 +36,18 @@ static void begin_hash(const char *use, unsigned char personal[16])
     init_hash_library();
 }
 
-static void hash_under(const char *use, const uint8_t *key, size_t key_len,
-                       const void *data, size_t len, pl_hash *out)
+void pl_hash_keyed(const char *use, const uint8_t *key, const void *data, size_t len,
+                   pl_hash *out)
 {
     unsigned char personal[crypto_generichash_blake2b_PERSONALBYTES];
     begin_hash(use, personal);
     crypto_generichash_blake2b_salt_personal(out->bytes, PL_HASH_BYTES, data, len, key,
-                                             key_len, NULL, personal);
+                                             key ? PL_HASH_BYTES : 0, NULL, personal);
 }
 
 void pl_hash_of(const char *use, const void *data, size_t len, pl_hash *out)
 {
-    hash_under(use, NULL, 0, data, len, out);
-}
-
-void pl_hash_keyed(const char *use, const uint8_t *key, const void *data, size_t len,
-                   pl_hash *out)
-{
-    hash_under(use, key, PL_HASH_BYTES, data, len, out);
+    pl_hash_keyed(use, NULL, data, len, out);
 }
 
 void pl_hmac_sha256(const void *key, size_t key_len, const char *text,

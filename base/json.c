@@ -1,5 +1,4 @@
-/* Reads and writes JSON with the library jansson. A pl_json is a json_t under a
- * different name.
+/* Reads and writes JSON with the library jansson.
  *
  * This file writes JSON text itself: jansson prints 0.1 as 0.10000000000000001, and the
  * hash of a text must not depend on how a library prints numbers. */
@@ -10,22 +9,11 @@
 #include <math.h>
 #include <string.h>
 
-/* Only the following three functions convert between our type and jansson's. */
-static json_t *inner(pl_json *json)
-{
-    return (json_t *)json;
-}
-
-static const json_t *inner_const(const pl_json *json)
-{
-    return (const json_t *)json;
-}
-
-static pl_json *made(json_t *json)
+static pl_json *made(pl_json *json)
 {
     if (!json)
         pl_memory_exhausted(sizeof *json);
-    return (pl_json *)json;
+    return json;
 }
 
 /* Duplicate keys are refused because readers disagree about which one counts. */
@@ -36,7 +24,7 @@ pl_status pl_json_parse(const char *text, size_t len, pl_json **out)
     *out = NULL;
     if (len == 0)
         return pl_fail(PL_ERR_DATA, "the JSON text is empty");
-    *out = (pl_json *)json_loadb(text, len, flags, &error);
+    *out = json_loadb(text, len, flags, &error);
     if (*out)
         return PL_OK;
     /* For a text of one line the error names only the column, because the reader of a
@@ -61,40 +49,39 @@ pl_status pl_json_load(const char *path, pl_json **out)
 
 void pl_json_destroy(pl_json **json)
 {
-    json_decref(inner(*json));
+    json_decref(*json);
     *json = NULL;
 }
 
 const pl_json *pl_json_get(const pl_json *object, const char *key)
 {
-    return (const pl_json *)json_object_get(inner_const(object), key);
+    return json_object_get(object, key);
 }
 
 const char *pl_json_text(const pl_json *value, size_t *len)
 {
     if (len)
-        *len = json_string_length(inner_const(value));
-    return json_string_value(inner_const(value));
+        *len = json_string_length(value);
+    return json_string_value(value);
 }
 
 bool pl_json_number(const pl_json *value, double *out)
 {
-    bool is_number = json_is_number(inner_const(value));
-    *out = is_number ? json_number_value(inner_const(value)) : 0.0;
+    bool is_number = json_is_number(value);
+    *out = is_number ? json_number_value(value) : 0.0;
     return is_number;
 }
 
 bool pl_json_int(const pl_json *value, int64_t *out)
 {
-    const json_t *json = inner_const(value);
     *out = 0;
-    if (json_is_integer(json)) {
-        *out = json_integer_value(json);
+    if (json_is_integer(value)) {
+        *out = json_integer_value(value);
         return true;
     }
     /* a number such as 1e3 is a real for jansson, but it is whole */
-    double real = json_real_value(json);
-    if (!json_is_real(json) || real != floor(real) || fabs(real) > 0x1p53)
+    double real = json_real_value(value);
+    if (!json_is_real(value) || real != floor(real) || fabs(real) > 0x1p53)
         return false;
     *out = (int64_t)real;
     return true;
@@ -102,13 +89,13 @@ bool pl_json_int(const pl_json *value, int64_t *out)
 
 bool pl_json_bool(const pl_json *value, bool *out)
 {
-    *out = json_is_true(inner_const(value));
-    return json_is_boolean(inner_const(value));
+    *out = json_is_true(value);
+    return json_is_boolean(value);
 }
 
 double pl_json_get_real(const pl_json *object, const char *key)
 {
-    return json_number_value(inner_const(pl_json_get(object, key)));
+    return json_number_value(pl_json_get(object, key));
 }
 
 const char *pl_json_get_text(const pl_json *object, const char *key)
@@ -119,17 +106,17 @@ const char *pl_json_get_text(const pl_json *object, const char *key)
 
 bool pl_json_get_bool(const pl_json *object, const char *key)
 {
-    return json_is_true(inner_const(pl_json_get(object, key)));
+    return json_is_true(pl_json_get(object, key));
 }
 
 bool pl_json_is_array(const pl_json *value)
 {
-    return json_is_array(inner_const(value));
+    return json_is_array(value);
 }
 
 bool pl_json_is_object(const pl_json *value)
 {
-    return json_is_object(inner_const(value));
+    return json_is_object(value);
 }
 
 bool pl_json_is_null(const pl_json *value)
@@ -139,18 +126,18 @@ bool pl_json_is_null(const pl_json *value)
 
 size_t pl_json_count(const pl_json *array)
 {
-    return json_array_size(inner_const(array));
+    return json_array_size(array);
 }
 
 const pl_json *pl_json_at(const pl_json *array, size_t i)
 {
-    return (const pl_json *)json_array_get(inner_const(array), i);
+    return json_array_get(array, i);
 }
 
 /* jansson's iterator takes only mutable objects, but changes nothing. */
 const char *pl_json_next_key(const pl_json *object, const char *key)
 {
-    json_t *json = (json_t *)(uintptr_t)object;
+    pl_json *json = (pl_json *)(uintptr_t)object;
     void *at = key ? json_object_iter_next(json, json_object_key_to_iter(key))
                    : json_object_iter(json);
     return at ? json_object_iter_key(at) : NULL;
@@ -183,8 +170,7 @@ static const char *cleaned(const char *text, size_t len, pl_buf *out)
 void pl_json_set(pl_json *object, const char *key, pl_json *value)
 {
     pl_buf clean = {0};
-    if (json_object_set_new(inner(object), cleaned(key, strlen(key), &clean),
-                            inner(value)) != 0)
+    if (json_object_set_new(object, cleaned(key, strlen(key), &clean), value) != 0)
         pl_memory_exhausted(sizeof(json_t));
     pl_buf_destroy(&clean);
 }
@@ -211,7 +197,7 @@ void pl_json_set_bool(pl_json *object, const char *key, bool value)
 
 void pl_json_push(pl_json *array, pl_json *value)
 {
-    if (json_array_append_new(inner(array), inner(value)) != 0)
+    if (json_array_append_new(array, value) != 0)
         pl_memory_exhausted(sizeof(json_t));
 }
 
@@ -247,72 +233,62 @@ pl_json *pl_json_make_int(int64_t value)
     return made(json_integer(value));
 }
 
-typedef struct json_writer {
-    pl_buf *out;
-    int indent;
-} json_writer;
-
-static void new_line(const json_writer *writer, int depth)
+static void new_line(pl_buf *out, int indent, int depth)
 {
-    if (writer->indent > 0)
-        pl_buf_printf(writer->out, "\n%*s", writer->indent * depth, "");
+    if (indent > 0)
+        pl_buf_printf(out, "\n%*s", indent * depth, "");
 }
 
 /* Recursion is limited: the parser refuses values that are nested deeper than 2048. */
-static void write_value(const json_writer *writer, const json_t *json, int depth)
+static void write_value(pl_buf *out, int indent, const pl_json *json, int depth)
 {
     char number[32];
     const char *comma = "";
     switch (json_typeof(json)) {
     case JSON_OBJECT:
-        pl_buf_printf(writer->out, "{");
-        for (const char *key = NULL;
-             (key = pl_json_next_key((const pl_json *)json, key)); comma = ",") {
-            pl_buf_printf(writer->out, "%s", comma);
-            new_line(writer, depth + 1);
-            pl_buf_json_text(writer->out, key, strlen(key));
-            pl_buf_printf(writer->out, writer->indent > 0 ? ": " : ":");
-            write_value(writer, json_object_get(json, key), depth + 1);
+        pl_buf_printf(out, "{");
+        for (const char *key = NULL; (key = pl_json_next_key(json, key)); comma = ",") {
+            pl_buf_printf(out, "%s", comma);
+            new_line(out, indent, depth + 1);
+            pl_buf_json_text(out, key, strlen(key));
+            pl_buf_printf(out, indent > 0 ? ": " : ":");
+            write_value(out, indent, json_object_get(json, key), depth + 1);
         }
         if (*comma)
-            new_line(writer, depth);
-        pl_buf_printf(writer->out, "}");
+            new_line(out, indent, depth);
+        pl_buf_printf(out, "}");
         break;
     case JSON_ARRAY:
-        pl_buf_printf(writer->out, "[");
+        pl_buf_printf(out, "[");
         for (size_t i = 0; i < json_array_size(json); i++, comma = ",") {
-            pl_buf_printf(writer->out, "%s", comma);
-            new_line(writer, depth + 1);
-            write_value(writer, json_array_get(json, i), depth + 1);
+            pl_buf_printf(out, "%s", comma);
+            new_line(out, indent, depth + 1);
+            write_value(out, indent, json_array_get(json, i), depth + 1);
         }
         if (*comma)
-            new_line(writer, depth);
-        pl_buf_printf(writer->out, "]");
+            new_line(out, indent, depth);
+        pl_buf_printf(out, "]");
         break;
     case JSON_STRING:
-        pl_buf_json_text(writer->out, json_string_value(json),
-                         json_string_length(json));
+        pl_buf_json_text(out, json_string_value(json), json_string_length(json));
         break;
     case JSON_INTEGER:
-        pl_buf_printf(writer->out, "%lld", (long long)json_integer_value(json));
+        pl_buf_printf(out, "%lld", (long long)json_integer_value(json));
         break;
     case JSON_REAL:
-        pl_buf_printf(writer->out, "%s", pl_format_real(json_real_value(json), number));
+        pl_buf_printf(out, "%s", pl_format_real(json_real_value(json), number));
         break;
     case JSON_TRUE:
-        pl_buf_printf(writer->out, "true");
-        break;
     case JSON_FALSE:
-        pl_buf_printf(writer->out, "false");
+        pl_buf_printf(out, json_is_true(json) ? "true" : "false");
         break;
     case JSON_NULL:
-        pl_buf_printf(writer->out, "null");
+        pl_buf_printf(out, "null");
         break;
     }
 }
 
 void pl_json_write(const pl_json *json, int indent, pl_buf *out)
 {
-    json_writer writer = {out, indent};
-    write_value(&writer, inner_const(json), 0);
+    write_value(out, indent, json, 0);
 }

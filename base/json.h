@@ -5,7 +5,7 @@
 #include <stdio.h>
 PL_C_BEGIN
 
-typedef struct pl_json pl_json;
+typedef struct json_t pl_json; /* the type of jansson */
 
 /* Parses strict RFC 8259: text that is not UTF-8 and duplicate keys are refused. The
  * message of ERR_DATA names the column, and the line if the text has several. */

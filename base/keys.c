@@ -75,11 +75,10 @@ pl_status pl_pubkey_check(const pl_pubkey *key)
     init_key_library();
     if (crypto_scalarmult(shared, scalar, key->bytes) == 0)
         return PL_OK;
-    return pl_fail(
-        PL_ERR_DATA,
-        "these %d bytes are not the public half of a key (they are zero, or a "
-        "point of low order); make a key with `pathloom key new FILE`",
-        PL_PUBKEY_BYTES);
+    return pl_fail(PL_ERR_DATA,
+                   "these %d bytes are not the public half of a key (they are zero, or "
+                   "a point of low order); make a key with `pathloom key new FILE`",
+                   PL_PUBKEY_BYTES);
 }
 
 bool pl_pubkey_equal(const pl_pubkey *a, const pl_pubkey *b)
@@ -351,8 +350,7 @@ pl_status pl_key_list_check_name(const pl_key_list *list, const char *name,
         return pl_fail(
             PL_ERR_NOPERM,
             "the name `%s` is reserved: names that begin with %s belong to the job's "
-            "own keys, and %sN to its own workers; choose another with "
-            "--name",
+            "own keys, and %sN to its own workers; choose another with --name",
             name, PL_KEY_OWN, PL_WORKER_OWN);
     if (from_text(name, as_key.bytes, PL_PUBKEY_BYTES))
         return pl_fail(
@@ -437,11 +435,10 @@ pl_status pl_key_list_load(const char *path, pl_key_list *out)
             continue;
         }
         if (line[0] != '#' && out->n_bad++ == 0)
-            snprintf(
-                out->complaint, sizeof out->complaint,
-                "%s line %d is not `ROLE KEY EXPIRES USES NAME` and is skipped, so "
-                "it gives no key access; correct the line or delete it",
-                path, number);
+            snprintf(out->complaint, sizeof out->complaint,
+                     "%s line %d is not `ROLE KEY EXPIRES USES NAME` and is skipped, "
+                     "so it gives no key access; correct the line or delete it",
+                     path, number);
         /* comments and bad lines are kept and written back unchanged; so the author of
          * a bad line can find the mistake */
         pl_buf_append(&out->kept, line, len);

@@ -131,11 +131,14 @@ void pl_free_aligned(void *memory)
     free(memory);
 }
 
-/* Returns the first number after `key` in a small text file; `other` if no number
- * follows, for example "max" in a cgroup file. With an empty key the first number of
- * the file is returned. */
-static uint64_t number_in_file(const char *path, const char *key, uint64_t other)
+/* Returns the first number after `key` in a small text file of a folder; `other` if no
+ * number follows, for example "max" in a cgroup file. With an empty key the first
+ * number of the file is returned. */
+static uint64_t number_in_file(const char *folder, const char *name, const char *key,
+                               uint64_t other)
 {
+    char path[1024];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
     FILE *file = fopen(path, "re");
     if (!file)
         return other;
@@ -160,40 +163,35 @@ typedef struct memory_bounds {
     uint64_t total, available;
 } memory_bounds;
 
-/* Applies the limits of a cgroup. Page cache that can be dropped counts as free. */
-static void tighten_by_group(memory_bounds *bounds, const char *folder,
-                             const char *limit_name, const char *used_name)
-{
-    char path[1024];
-    snprintf(path, sizeof path, "%s/%s", folder, limit_name);
-    uint64_t limit = number_in_file(path, "", UINT64_MAX);
-    if (limit == UINT64_MAX)
-        return;
-    snprintf(path, sizeof path, "%s/%s", folder, used_name);
-    uint64_t used = number_in_file(path, "", 0);
-    snprintf(path, sizeof path, "%s/memory.stat", folder);
-    uint64_t cache = number_in_file(path, "inactive_file", 0);
-    used = used > cache ? used - cache : 0;
-    const uint64_t rest = limit > used ? limit - used : 0;
-    if (limit < bounds->total)
-        bounds->total = limit;
-    if (rest < bounds->available)
-        bounds->available = rest;
-}
-
-/* The limits of all enclosing cgroups apply. */
+/* Applies the limits of a cgroup, under version 2 or version 1. Page cache that can be
+ * dropped counts as free. */
 static void tighten_by_folder(void *context, const char *folder)
 {
-    tighten_by_group(context, folder, "memory.max", "memory.current");
-    tighten_by_group(context, folder, "memory.limit_in_bytes", "memory.usage_in_bytes");
+    static const char *const names[2][2] = {
+        {"memory.max", "memory.current"},
+        {"memory.limit_in_bytes", "memory.usage_in_bytes"}};
+    memory_bounds *bounds = context;
+    for (int i = 0; i < 2; i++) {
+        const uint64_t limit = number_in_file(folder, names[i][0], "", UINT64_MAX);
+        if (limit == UINT64_MAX)
+            continue;
+        uint64_t used = number_in_file(folder, names[i][1], "", 0);
+        uint64_t cache = number_in_file(folder, "memory.stat", "inactive_file", 0);
+        used = used > cache ? used - cache : 0;
+        const uint64_t rest = limit > used ? limit - used : 0;
+        if (limit < bounds->total)
+            bounds->total = limit;
+        if (rest < bounds->available)
+            bounds->available = rest;
+    }
 }
 
 static memory_bounds read_bounds(void)
 {
-    const char *meminfo = "/proc/meminfo"; /* numbers in this file are in KiB */
-    memory_bounds bounds = {number_in_file(meminfo, "MemTotal", 0) << 10,
-                            (number_in_file(meminfo, "MemAvailable", 0) +
-                             number_in_file(meminfo, "SwapFree", 0))
+    /* numbers in /proc/meminfo are in KiB */
+    memory_bounds bounds = {number_in_file("/proc", "meminfo", "MemTotal", 0) << 10,
+                            (number_in_file("/proc", "meminfo", "MemAvailable", 0) +
+                             number_in_file("/proc", "meminfo", "SwapFree", 0))
                                 << 10};
     pl_cgroup_each("", "memory", tighten_by_folder, &bounds);
     return bounds;
@@ -206,9 +204,9 @@ uint64_t pl_memory_available_bytes(void)
 
 uint64_t pl_memory_peak_bytes(int pid)
 {
-    char path[64];
-    snprintf(path, sizeof path, "/proc/%d/status", pid);
-    return number_in_file(path, "VmHWM", 0) << 10;
+    char folder[64];
+    snprintf(folder, sizeof folder, "/proc/%d", pid);
+    return number_in_file(folder, "status", "VmHWM", 0) << 10;
 }
 
 uint64_t pl_memory_total_bytes(void)

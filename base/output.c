@@ -70,11 +70,10 @@ static pl_status follow_links(pl_output *o, int *fd)
         else if (!*pl_join(o->target, pl_path_above(folder, o->target), link))
             break;
     }
-    return pl_fail(
-        PL_ERR_USAGE,
-        "%s leads through more than %d links, or to a path that is too long; "
-        "name the file itself",
-        o->path, LINKS_MAX);
+    return pl_fail(PL_ERR_USAGE,
+                   "%s leads through more than %d links, or to a path that is too "
+                   "long; name the file itself",
+                   o->path, LINKS_MAX);
 }
 
 /* Duplicates a descriptor. Earlier text must come first if it is that of stdout. */
@@ -144,8 +143,7 @@ static pl_status open_output(const char *path, output_kind kind, pl_output **out
     o->fd = -1;
     if (!pl_copy_text(o->path, sizeof o->path, path) || !path[0])
         PL_TRY(pl_fail(PL_ERR_USAGE,
-                       "the path of an output is empty, or longer than %d bytes: "
-                       "%.64s",
+                       "the path of an output is empty, or longer than %d bytes: %.64s",
                        PL_PATH_MAX - 1, path));
     pl_copy_text(o->target, sizeof o->target, path);
     if (kind == NAMED)

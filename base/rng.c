@@ -12,22 +12,14 @@
 #include <sys/random.h>
 #include <sys/types.h>
 
-/* The finaliser of SplitMix64 (Steele, Lea, Flood 2014): a 64-bit bijection. */
-static uint64_t mix64(uint64_t x)
-{
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return x ^ (x >> 31);
-}
-
 uint64_t pl_stream(const char *use, uint64_t a, uint64_t b)
 {
     uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a */
     for (const char *c = use; *c; c++)
         hash = (hash ^ (uint8_t)*c) * 0x100000001b3u;
-    hash = mix64(hash + 0x9e3779b97f4a7c15u);
-    hash = mix64(hash ^ mix64(a + 0x9e3779b97f4a7c15u));
-    return mix64(hash + mix64(b + 0x3c6ef372fe94f82au));
+    hash = pl_mix64(hash + 0x9e3779b97f4a7c15u);
+    hash = pl_mix64(hash ^ pl_mix64(a + 0x9e3779b97f4a7c15u));
+    return pl_mix64(hash + pl_mix64(b + 0x3c6ef372fe94f82au));
 }
 
 /* The counter is (block, stream) and the key is the seed, low words first (Salmon et
@@ -131,9 +123,8 @@ float pl_random_normal(uint64_t seed, uint64_t stream, uint64_t index)
 {
     uint32_t words[4];
     pl_philox(seed, stream, index / 4, words);
-    const bool second = index % 4 >= 2;
-    const normals two =
-        draw_normals(second ? words[2] : words[0], second ? words[3] : words[1]);
+    const size_t at = index % 4 / 2 * 2;
+    const normals two = draw_normals(words[at], words[at + 1]);
     return index % 2 ? two.of_sine : two.of_cosine;
 }
 
@@ -164,7 +155,7 @@ static uint64_t feistel(const uint32_t keys[FEISTEL_ROUNDS], int half_bits, uint
     uint64_t mask = ((uint64_t)1 << half_bits) - 1;
     uint64_t left = x >> half_bits, right = x & mask;
     for (int round = 0; round < FEISTEL_ROUNDS; round++) {
-        uint64_t mixed = mix64((uint64_t)keys[round] << 32 ^ right);
+        uint64_t mixed = pl_mix64((uint64_t)keys[round] << 32 ^ right);
         uint64_t next = left ^ (mixed & mask);
         left = right;
         right = next;

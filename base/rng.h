@@ -9,6 +9,14 @@
 #include <stdint.h>
 PL_C_BEGIN
 
+/* The finaliser of SplitMix64 (Steele, Lea, Flood 2014): a 64-bit bijection. */
+static inline uint64_t pl_mix64(uint64_t x)
+{
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
 /* Combines a name and two numbers into a stream id (FNV-1a and a 64-bit mixer). */
 uint64_t pl_stream(const char *use, uint64_t a, uint64_t b);
 

@@ -23,7 +23,6 @@ static inline void pl_check_range(const void *at, size_t bytes)
 #define PL_CHECKS_RANGES
 static inline void pl_check_range(const void *at, size_t bytes)
 {
-    (void)at;
-    (void)bytes;
+    (void)at, (void)bytes;
 }
 #endif

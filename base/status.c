@@ -16,14 +16,6 @@ static void PL_PRINTF(1, 0) keep_sentence(const char *format, va_list args)
     memcpy(last_error, text, sizeof text);
 }
 
-static void append_reason(const char *text)
-{
-    size_t used = strlen(last_error);
-    size_t len = strnlen(text, SENTENCE_MAX - 1 - used);
-    memcpy(last_error + used, text, len);
-    last_error[used + len] = 0;
-}
-
 pl_status pl_fail(pl_status status, const char *format, ...)
 {
     va_list args;
@@ -41,8 +33,8 @@ pl_status pl_fail_in(pl_status status, const char *format, ...)
     va_start(args, format);
     keep_sentence(format, args);
     va_end(args);
-    append_reason(": ");
-    append_reason(inner);
+    const size_t used = strlen(last_error);
+    snprintf(last_error + used, SENTENCE_MAX - used, ": %s", inner);
     return status;
 }
 

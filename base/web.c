@@ -103,10 +103,7 @@ static int ask_whether_to_stop(void *context, curl_off_t to_get, curl_off_t got,
                                curl_off_t to_send, curl_off_t sent)
 {
     const bool *stops = context;
-    (void)to_get;
-    (void)got;
-    (void)to_send;
-    (void)sent;
+    (void)to_get, (void)got, (void)to_send, (void)sent;
     return __atomic_load_n(stops, __ATOMIC_RELAXED);
 }
 

@@ -477,7 +477,7 @@ static pl_status send_message(pl_socket *socket, const pl_peer *peer,
         return pl_fail(PL_ERR_NET, "cannot send to %s %s: %s", to, socket->address,
                        zmq_strerror(cause));
     }
-    socket->bytes_sent += bytes;
+    socket->counts.bytes_sent += bytes;
     return pl_failpoint("wire.send.after");
 }
 
@@ -600,9 +600,9 @@ static bool take_message(pl_socket *socket, pl_peer *peer, bool may_lend,
     *good = whole && (!socket->is_server || peer->len > 0) &&
             frames_decode(&in, may_lend, out);
     if (*good)
-        socket->bytes_received += in.bytes;
+        socket->counts.bytes_received += in.bytes;
     else
-        socket->dropped++;
+        socket->counts.dropped++;
     if (socket->is_server && whole && peer->len > 0 && in.count > 0) {
         zmq_msg_t *head = &in.frame[0];
         peer->role = PL_AS_LOCAL;
@@ -675,9 +675,9 @@ int pl_wire_poll(pl_socket *const *sockets, size_t n_sockets, const int *fds,
     return n_ready > 0 ? n_ready : 0;
 }
 
-uint64_t pl_wire_dropped(const pl_socket *socket)
+const pl_wire_counts *pl_wire_counted(const pl_socket *socket)
 {
-    return socket->dropped;
+    return &socket->counts;
 }
 
 void pl_wire_charge(pl_socket *socket, const pl_peer *from, double seconds)
@@ -686,22 +686,7 @@ void pl_wire_charge(pl_socket *socket, const pl_peer *from, double seconds)
         quota_charge(socket->shares, from, seconds, pl_now_ms());
 }
 
-uint64_t pl_wire_refused(const pl_socket *socket)
-{
-    return socket->refused;
-}
-
 const char *pl_wire_address(const pl_socket *socket)
 {
     return socket->address;
-}
-
-uint64_t pl_wire_bytes_sent(const pl_socket *socket)
-{
-    return socket->bytes_sent;
-}
-
-uint64_t pl_wire_bytes_received(const pl_socket *socket)
-{
-    return socket->bytes_received;
 }

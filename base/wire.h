@@ -131,16 +131,18 @@ pl_status pl_wire_reach(const char *address, int timeout_ms);
 
 /* Returns, without the key, where a server listens or to what a client connects. */
 const char *pl_wire_address(const pl_socket *socket);
-/* Number of messages that were dropped so far, because they failed the checks. */
-uint64_t pl_wire_dropped(const pl_socket *socket);
-/* Number of messages that were refused because the sender's role does not allow them,
- * or because the sender's key asked too much (base/quota.h). */
-uint64_t pl_wire_refused(const pl_socket *socket);
+/* What a socket has counted so far. */
+typedef struct pl_wire_counts {
+    uint64_t dropped; /* messages that failed the checks */
+    /* messages that the sender's role does not allow, or whose key asked too much
+     * (base/quota.h) */
+    uint64_t refused;
+    uint64_t bytes_sent, bytes_received;
+} pl_wire_counts;
+const pl_wire_counts *pl_wire_counted(const pl_socket *socket);
 /* Charges the sender's key for work that the server did in vain. Its next messages are
  * dropped for eight times as long (base/quota.h), so such work cannot fill a server. */
 void pl_wire_charge(pl_socket *socket, const pl_peer *from, double seconds);
-uint64_t pl_wire_bytes_sent(const pl_socket *socket);
-uint64_t pl_wire_bytes_received(const pl_socket *socket);
 
 /* Sends a question from a client and waits for its answer. The same request is sent
  * again every `retry_ms` until `timeout_ms`; answers to other requests are dropped. If

@@ -27,13 +27,12 @@ bool wire_admit(pl_socket *socket, const pl_peer *peer, const pl_message *m)
         quota_take(socket->shares, peer, may ? pl_gate_cost(m->type) : 1, pl_now_ms());
     if (may && has_quota)
         return true;
-    socket->refused++;
+    socket->counts.refused++;
     if (!has_quota) { /* the message is dropped without an answer */
-        wire_tell_refusal(
-            socket, peer,
-            "this key asks for more than its share, so some of its messages "
-            "are dropped; give further workers keys of their own (`pathloom "
-            "key invite`), or revoke the key");
+        wire_tell_refusal(socket, peer,
+                          "this key asks for more than its share, so some of its "
+                          "messages are dropped; give further workers keys of their "
+                          "own (`pathloom key invite`), or revoke the key");
         return false;
     }
     if (peer->role == PL_AS_NONE)

@@ -58,7 +58,7 @@ struct pl_socket {
     /* broken_ms: time at which this series began;
      * refused_ms: time of the last report of a refusal */
     int64_t broken_ms, refused_ms;
-    uint64_t dropped, refused, bytes_sent, bytes_received;
+    pl_wire_counts counts;
 };
 
 /* wire_watch.c: events that ZeroMQ reports about a socket's connections */
@@ -70,7 +70,6 @@ pl_status wire_watch_server(pl_socket *socket);
 /* Tells this thread that a message came from the connection with this descriptor. */
 void wire_watch_heard(pl_socket *socket, int fd);
 void wire_watch_end(pl_socket *socket);
-void wire_drain_monitor(pl_socket *socket);
 /* ERR_NOPERM if the server refuses this client; ZeroMQ would try again for ever. */
 pl_status wire_client_verdict(pl_socket *socket);
 /* Reports handshakes that ended before the client sent its key to the gate. */

@@ -92,7 +92,7 @@ static void choose_congestion(bool is_secure, int fd)
         (void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, wanted, sizeof wanted - 1);
 }
 
-void wire_drain_monitor(pl_socket *socket)
+static void drain_monitor(pl_socket *socket)
 {
     uint16_t event;
     uint32_t value;
@@ -129,7 +129,7 @@ void wire_drain_monitor(pl_socket *socket)
 
 pl_status wire_client_verdict(pl_socket *socket)
 {
-    wire_drain_monitor(socket);
+    drain_monitor(socket);
     switch (socket->seen) {
     case WIRE_FINE:
         break;
@@ -168,7 +168,7 @@ void pl_wire_line_now(pl_socket *socket, pl_wire_line *out)
     struct tcp_info info;
     socklen_t len = sizeof info;
     memset(&info, 0, sizeof info);
-    wire_drain_monitor(socket);
+    drain_monitor(socket);
     *out = (pl_wire_line){.n_connects = socket->connections,
                           .is_connected = socket->lost_ms == 0};
     if (!out->is_connected || socket->fd < 0 ||
@@ -182,7 +182,7 @@ void pl_wire_line_now(pl_socket *socket, pl_wire_line *out)
 
 int64_t pl_wire_lost_ms(pl_socket *socket)
 {
-    wire_drain_monitor(socket);
+    drain_monitor(socket);
     if (socket->lost_ms == 0)
         return 0;
     const int64_t ms = pl_now_ms() - socket->lost_ms;
@@ -383,15 +383,14 @@ void wire_tell_failed_clients(pl_socket *socket)
         return;
     if (n_cut > 0)
         snprintf(text, sizeof text,
-                 "%d clients without a known key were disconnected, because at most "
-                 "%d connections may wait and %d may be open",
+                 "%d clients without a known key were disconnected, because at most %d "
+                 "connections may wait and %d may be open",
                  n_cut, w->crowd.waiting, w->crowd.places);
     else
         snprintf(text, sizeof text, "%s",
-                 n_plain > 0
-                     ? "a client that does not encrypt was refused"
-                     : "a client was refused: it does not know this process's key, "
-                       "or ended the connection");
+                 n_plain > 0 ? "a client that does not encrypt was refused"
+                             : "a client was refused: it does not know this process's "
+                               "key, or ended the connection");
     socket->refused_ms = now;
     pl_gate_refused(&(pl_refusal){text, "", socket->address});
 }

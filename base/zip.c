@@ -7,18 +7,24 @@
 #define ZSTD_STATIC_LINKING_ONLY /* needed to set the mode of literals */
 #include <zstd.h>
 
+/* Takes the result of a compression of `len` bytes to the end of `out`. */
+static pl_status take_frame(size_t used, size_t len, pl_buf *out)
+{
+    if (ZSTD_isError(used))
+        return pl_fail(PL_ERR_INTERNAL, "zstd cannot compress %zu bytes: %s", len,
+                       ZSTD_getErrorName(used));
+    out->len += used;
+    return PL_OK;
+}
+
 pl_status pl_zip(const void *data, size_t len, int level, pl_buf *out)
 {
     if (level < 1 || level > 19)
         return pl_fail(PL_ERR_ARG, "zstd level %d is outside 1..19", level);
     size_t bound = ZSTD_compressBound(len);
     pl_buf_reserve(out, bound);
-    size_t used = ZSTD_compress(out->data + out->len, bound, data, len, level);
-    if (ZSTD_isError(used))
-        return pl_fail(PL_ERR_INTERNAL, "zstd cannot compress %zu bytes: %s", len,
-                       ZSTD_getErrorName(used));
-    out->len += used;
-    return PL_OK;
+    return take_frame(ZSTD_compress(out->data + out->len, bound, data, len, level), len,
+                      out);
 }
 
 /* Makes zstd compress literals, which its fast levels otherwise store uncompressed. */
@@ -37,11 +43,7 @@ pl_status pl_zip_huffman(const void *data, size_t len, pl_buf *out)
     if (!ZSTD_isError(used))
         used = ZSTD_compress2(context, out->data + out->len, bound, data, len);
     ZSTD_freeCCtx(context);
-    if (ZSTD_isError(used))
-        return pl_fail(PL_ERR_INTERNAL, "zstd cannot compress %zu bytes: %s", len,
-                       ZSTD_getErrorName(used));
-    out->len += used;
-    return PL_OK;
+    return take_frame(used, len, out);
 }
 
 pl_status pl_unzip(const void *data, size_t len, size_t expected, pl_buf *out)

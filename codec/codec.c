@@ -54,7 +54,6 @@ const float *job_tile(const codec_job *job, uint64_t at, float tile[TILE])
     return tile;
 }
 
-/* Stores in the residual (if any) what was not sent. */
 void job_keep(const codec_job *job, uint64_t at, const float left[TILE])
 {
     if (job->residual)
@@ -70,11 +69,13 @@ pl_status job_check_finite(const codec_job *job, uint64_t at, uint32_t top)
     return PL_OK;
 }
 
-void job_sections(codec_job *job, const uint64_t raw[SECTIONS_MAX], int n, bool exact,
-                  uint8_t *at[SECTIONS_MAX])
+void job_sections(codec_job *job, bool exact, uint8_t *at[SECTIONS_MAX])
 {
     pl_buf *to = &job->scratch;
     size_t total = 0;
+    uint64_t raw[SECTIONS_MAX];
+    const int n = codec_raw_bytes(&job->stretch, 1, raw);
+    raw[1] += exact ? 0 : job->stretch.count / 255;
     for (int i = 0; i < n; i++)
         total += (size_t)raw[i];
     job->in_place = exact && !job->options->entropy;
@@ -86,8 +87,7 @@ void job_sections(codec_job *job, const uint64_t raw[SECTIONS_MAX], int n, bool 
     job->stretch.n_sections = n;
     for (int i = 0; i < n; i++) {
         at[i] = to->data + to->len;
-        job->stretch.sections[i].data = at[i];
-        job->stretch.sections[i].raw_bytes = raw[i];
+        job->stretch.sections[i] = (codec_section){.data = at[i], .raw_bytes = raw[i]};
         to->len += (size_t)raw[i];
     }
 }
@@ -145,11 +145,10 @@ pl_status pl_codec_encode_module(const pl_codec_options *options,
     /* the roles are checked, too, because a caller may make parts without a topology */
     for (int i = 0; i < n_parts; i++) {
         if (parts[i].first != n || parts[i].role < 0 || parts[i].role >= PL_ROLE_COUNT)
-            return pl_fail(
-                PL_ERR_ARG,
-                "part %d starts at %zu with role %d; parts must follow each other "
-                "without gaps, so it must start at %zu",
-                i, parts[i].first, parts[i].role, n);
+            return pl_fail(PL_ERR_ARG,
+                           "part %d starts at %zu with role %d; parts must follow each "
+                           "other without gaps, so it must start at %zu",
+                           i, parts[i].first, parts[i].role, n);
         n += parts[i].count;
     }
     if (pl_codec_is_homomorphic(options)) {
@@ -167,8 +166,8 @@ pl_status pl_codec_encode_module(const pl_codec_options *options,
             !isfinite(round->weight))
             return pl_fail(
                 PL_ERR_ARG,
-                "a round has the scale 2^%d and weight %g; the scale must be "
-                "2^-96 to 2^64 (see pl_codec_exponent), and the weight finite",
+                "a round has the scale 2^%d and weight %g; the scale must be 2^-96 to "
+                "2^64 (see pl_codec_exponent), and the weight finite",
                 round->scale_exponent, (double)round->weight);
     }
     /* The header has the size of the table, which must be known before the first
@@ -307,13 +306,7 @@ pl_status codec_open(const pl_codec_message *m, size_t n, codec_opened *out)
     return PL_OK;
 }
 
-void codec_opened_destroy(codec_opened *m)
-{
-    pl_buf_destroy(&m->raw);
-}
-
-/* Decodes into the sink. A homomorphic message was multiplied by its weight before it
- * was encoded, so no weight is applied here. */
+/* A homomorphic message was multiplied by its weight before it was encoded. */
 pl_status codec_decode(const codec_opened *m, codec_sink *sink)
 {
     codec_reader reader;
@@ -348,6 +341,6 @@ pl_status pl_codec_add(const void *data, uint64_t bytes, size_t n, float weight,
         status = codec_decode(&m, &sink);
     if (status == PL_OK)
         *norm = sqrt(sink.squares);
-    codec_opened_destroy(&m);
+    pl_buf_destroy(&m.raw);
     return status;
 }

@@ -92,8 +92,7 @@ static pl_status combine_dense(combination *c, codec_stretch *s)
             memcpy(out + 2 * i, halves, 2 * n);
         }
     }
-    s->sections[0].data = out;
-    s->sections[0].raw_bytes = c->first.len;
+    s->sections[0] = (codec_section){.data = out, .raw_bytes = c->first.len};
     return PL_OK;
 }
 
@@ -145,10 +144,9 @@ static pl_status combine_lists(combination *c, codec_stretch *s)
     s->codec = WIRE_LIST16;
     s->cells = 0;
     s->kept = c->second.len / 2;
-    s->sections[0].data = bitmap;
-    s->sections[0].raw_bytes = c->first.len;
-    s->sections[1].data = c->second.data;
-    s->sections[1].raw_bytes = c->second.len;
+    s->sections[0] = (codec_section){.data = bitmap, .raw_bytes = c->first.len};
+    s->sections[1] =
+        (codec_section){.data = c->second.data, .raw_bytes = c->second.len};
     return PL_OK;
 }
 
@@ -181,15 +179,13 @@ static pl_status combine_stretch(combination *c)
     if (!is_sparse(&s))
         PL_CHECK(combine_dense(c, &s));
     else if (a->codec == PL_CODEC_SKETCH16 && b->codec == PL_CODEC_SKETCH16) {
-        uint64_t cells = codec_sketch_cells(s.cells, s.count);
-        s.sections[0].data = join_bitmaps(c, &s);
-        s.sections[0].raw_bytes = c->first.len;
-        s.sections[1].data = room(&c->second, 2 * cells);
-        s.sections[1].raw_bytes = c->second.len;
+        const size_t n = (size_t)codec_sketch_cells(s.cells, s.count);
         const uint8_t *restrict a_cells = c->a.raw[1];
         const uint8_t *restrict b_cells = c->b.raw[1];
-        size_t n = (size_t)cells;
-        uint8_t *restrict sum = c->second.data;
+        uint8_t *restrict sum = room(&c->second, 2 * n);
+        const uint8_t *bitmap = join_bitmaps(c, &s);
+        s.sections[0] = (codec_section){.data = bitmap, .raw_bytes = c->first.len};
+        s.sections[1] = (codec_section){.data = sum, .raw_bytes = c->second.len};
         for (size_t i = 0; i < n; i++) {
             uint16_t x, y;
             memcpy(&x, a_cells + 2 * i, 2);
@@ -209,9 +205,8 @@ pl_status pl_codec_combine(const void *a, uint64_t a_bytes, const void *b,
     size_t before = out->len;
     combination c = {0};
     /* both messages must have the number of values that the first one states */
-    uint64_t count = 0;
-    if (a_bytes >= HEADER_BYTES)
-        memcpy(&count, (const uint8_t *)a + 8, sizeof count);
+    uint64_t count;
+    (void)pl_codec_claims_homomorphic(a, a_bytes, &count);
     PL_TRY(codec_reader_open(&c.a.reader, a, a_bytes, (size_t)count));
     PL_TRY(codec_reader_open(&c.b.reader, b, b_bytes, (size_t)count));
     const codec_header *one = &c.a.reader.header, *other = &c.b.reader.header;

@@ -150,10 +150,10 @@ size_t job_tile_length(const codec_job *job, uint64_t at);
 /* Returns ERR_NUMERIC if a value of the tile at `at` is not finite. `top` is the bit
  * pattern of the tile's largest |value|. */
 pl_status job_check_finite(const codec_job *job, uint64_t at, uint32_t top);
-/* Reserves memory for uncompressed sections. at[i] gets the address of section i.
- * `exact` says that the sizes are final. */
-void job_sections(codec_job *job, const uint64_t raw[SECTIONS_MAX], int n, bool exact,
-                  uint8_t *at[SECTIONS_MAX]);
+/* Reserves memory for the uncompressed sections of the stretch. at[i] gets the address
+ * of section i. `exact` says that the sizes are final; if not, the second section gets
+ * room for the longest indices of topk. */
+void job_sections(codec_job *job, bool exact, uint8_t *at[SECTIONS_MAX]);
 
 /* A sink gets decoded values, and ignores those outside of [begin, end). */
 typedef struct codec_sink {
@@ -193,11 +193,10 @@ typedef struct codec_opened {
     size_t n;
     /* whether decoding a part takes less time than decoding the complete message */
     bool splits;
-    pl_buf raw; /* decompressed sections, one after the other */
+    pl_buf raw; /* decompressed sections, one after the other; the owner frees it */
 } codec_opened;
 /* `out` is all zeros, or was opened before: its memory is used again. */
 pl_status codec_open(const pl_codec_message *m, size_t n, codec_opened *out);
-void codec_opened_destroy(codec_opened *m);
 /* Decodes a message into the sink, which adds homomorphic values with weight 1. */
 pl_status codec_decode(const codec_opened *m, codec_sink *sink);
 
@@ -236,6 +235,12 @@ static inline float codec_bits_float(uint32_t bits)
     float x;
     memcpy(&x, &bits, sizeof x);
     return x;
+}
+/* Rounds to nearest even by an addition: a float between 2^23 and 2^24 has no fraction
+ * bits, so if x is added to 1.5 * 2^23, the rounded x is in the low bits of the sum. */
+CODEC_INLINE int32_t codec_round(float x)
+{
+    return (int32_t)codec_float_bits(x + 12582912.0f) - 0x4b400000;
 }
 /* Returns the bit pattern of the largest |value|. Without the sign bit, bit patterns of
  * floats have the same order as the floats. */

@@ -8,11 +8,6 @@
 static const char magic[4] = {'P', 'L', 'U', '2'};
 enum { FLAG_HOMOMORPHIC = 1, FLAG_ENTROPY = 2, EXPONENT_MAX = 110 };
 
-static void put_le_value(uint8_t *at, const void *value, size_t bytes)
-{
-    memcpy(at, value, bytes); /* all numbers of the protocol are little-endian */
-}
-
 /* ---- writing ---- */
 uint32_t codec_table_bytes(int codec, int variant)
 {
@@ -38,14 +33,12 @@ pl_status codec_writer_stretch(codec_writer *w, const codec_stretch *s, bool in_
     const size_t end = out->len;
     /* the last 8 of the record's 32 bytes stay zero (codec_writer_begin) */
     uint8_t *at = out->data + w->table_at;
-    const uint8_t codec = (uint8_t)s->codec, variant = (uint8_t)s->variant;
-    const int16_t exponent = (int16_t)s->exponent;
-    put_le_value(at, &codec, 1);
-    put_le_value(at + 1, &variant, 1);
-    put_le_value(at + 2, &exponent, 2);
-    put_le_value(at + 4, &s->cells, 4);
-    put_le_value(at + 8, &s->count, 8);
-    put_le_value(at + 16, &s->kept, 8);
+    pl_le_put(at, (uint64_t)s->codec, 1);
+    pl_le_put(at + 1, (uint64_t)s->variant, 1);
+    pl_le_put(at + 2, (uint64_t)s->exponent, 2);
+    pl_le_put(at + 4, s->cells, 4);
+    pl_le_put(at + 8, s->count, 8);
+    pl_le_put(at + 16, s->kept, 8);
     w->table_at += RECORD_BYTES;
     if (in_place)
         for (int i = 0; i < s->n_sections; i++)
@@ -68,11 +61,10 @@ pl_status codec_writer_stretch(codec_writer *w, const codec_stretch *s, bool in_
         else if (!zipped)
             pl_buf_append(out, section->data, raw);
         const uint64_t wire = out->len - before;
-        const uint64_t checksum = pl_checksum(out->data + before, (size_t)wire);
         at = out->data + w->table_at;
-        put_le_value(at, &section->raw_bytes, 8);
-        put_le_value(at + 8, &wire, 8);
-        put_le_value(at + 16, &checksum, 8);
+        pl_le_put(at, section->raw_bytes, 8);
+        pl_le_put(at + 8, wire, 8);
+        pl_le_put(at + 16, pl_checksum(out->data + before, (size_t)wire), 8);
         w->table_at += SECTION_BYTES;
     }
     if (in_place && out->len != end)
@@ -98,55 +90,37 @@ void codec_writer_end(codec_writer *w)
     uint8_t *at = w->out->data + w->start;
     uint32_t flags = (h->homomorphic ? (uint32_t)FLAG_HOMOMORPHIC : 0) |
                      (h->entropy ? (uint32_t)FLAG_ENTROPY : 0);
-    int16_t exponent = (int16_t)h->exponent;
-    uint16_t n_contributors = (uint16_t)h->n_contributors;
-    uint64_t body = w->out->len - w->table_end;
-    put_le_value(at, magic, 4);
-    put_le_value(at + 4, &flags, 4);
-    put_le_value(at + 8, &h->count, 8);
-    put_le_value(at + 16, &h->n_stretches, 4);
-    put_le_value(at + 20, &h->contributors, 4);
-    put_le_value(at + 24, &h->seed, 8);
-    put_le_value(at + 32, &exponent, 2);
-    put_le_value(at + 34, &n_contributors, 2);
-    put_le_value(at + 36, &h->table_bytes, 4);
-    put_le_value(at + 40, &body, 8);
-    uint64_t checksum = header_checksum(at, h->table_bytes);
-    put_le_value(at + 56, &checksum, 8);
+    memcpy(at, magic, sizeof magic);
+    pl_le_put(at + 4, flags, 4);
+    pl_le_put(at + 8, h->count, 8);
+    pl_le_put(at + 16, h->n_stretches, 4);
+    pl_le_put(at + 20, h->contributors, 4);
+    pl_le_put(at + 24, h->seed, 8);
+    pl_le_put(at + 32, (uint64_t)h->exponent, 2);
+    pl_le_put(at + 34, (uint64_t)h->n_contributors, 2);
+    pl_le_put(at + 36, h->table_bytes, 4);
+    pl_le_put(at + 40, w->out->len - w->table_end, 8);
+    pl_le_put(at + 56, header_checksum(at, h->table_bytes), 8);
 }
 
 /* ---- reading the header ---- */
-static uint64_t get_le_value(const uint8_t *at, size_t bytes)
-{
-    uint64_t value = 0;
-    memcpy(&value, at, bytes);
-    return value;
-}
-
-static int get_exponent(const uint8_t *at)
-{
-    int16_t value;
-    memcpy(&value, at, sizeof value);
-    return value;
-}
-
 static pl_status read_header(codec_reader *r, const uint8_t *data, uint64_t bytes,
                              size_t n)
 {
     codec_header *h = &r->header;
     if (bytes < HEADER_BYTES || memcmp(data, magic, 4) != 0)
         return pl_fail(PL_ERR_DATA, "the update has no PLU2 header");
-    uint64_t flags = get_le_value(data + 4, 4);
+    uint64_t flags = pl_le_get(data + 4, 4);
     h->homomorphic = flags & FLAG_HOMOMORPHIC;
     h->entropy = flags & FLAG_ENTROPY;
-    h->count = get_le_value(data + 8, 8);
-    h->n_stretches = (uint32_t)get_le_value(data + 16, 4);
-    h->contributors = (uint32_t)get_le_value(data + 20, 4);
-    h->seed = get_le_value(data + 24, 8);
-    h->exponent = get_exponent(data + 32);
-    h->n_contributors = (int)get_le_value(data + 34, 2);
-    h->table_bytes = (uint32_t)get_le_value(data + 36, 4);
-    h->body_bytes = get_le_value(data + 40, 8);
+    h->count = pl_le_get(data + 8, 8);
+    h->n_stretches = (uint32_t)pl_le_get(data + 16, 4);
+    h->contributors = (uint32_t)pl_le_get(data + 20, 4);
+    h->seed = pl_le_get(data + 24, 8);
+    h->exponent = (int16_t)pl_le_get(data + 32, 2);
+    h->n_contributors = (int)pl_le_get(data + 34, 2);
+    h->table_bytes = (uint32_t)pl_le_get(data + 36, 4);
+    h->body_bytes = pl_le_get(data + 40, 8);
     /* lengths are checked first: they determine what the checksum covers */
     uint64_t behind = bytes - HEADER_BYTES;
     if (h->count != n)
@@ -160,10 +134,10 @@ static pl_status read_header(codec_reader *r, const uint8_t *data, uint64_t byte
             (unsigned long long)bytes,
             (unsigned long long)h->body_bytes + HEADER_BYTES + h->table_bytes,
             h->table_bytes);
-    if (get_le_value(data + 56, 8) != header_checksum(data, h->table_bytes))
+    if (pl_le_get(data + 56, 8) != header_checksum(data, h->table_bytes))
         return pl_fail(PL_ERR_DATA,
                        "the update's header is damaged: its checksum does not match");
-    if (flags > (FLAG_HOMOMORPHIC | FLAG_ENTROPY) || get_le_value(data + 48, 8) != 0)
+    if (flags > (FLAG_HOMOMORPHIC | FLAG_ENTROPY) || pl_le_get(data + 48, 8) != 0)
         return pl_fail(
             PL_ERR_DATA,
             "the update's header has unknown flags, or reserved bytes that are not 0");
@@ -220,15 +194,15 @@ static pl_status read_stretch(codec_reader *r, codec_stretch *s, const uint8_t *
         return pl_fail(PL_ERR_DATA, "the update's table ends inside a record");
     s->codec = r->table[0];
     s->variant = r->table[1];
-    s->exponent = get_exponent(r->table + 2);
-    s->cells = (uint32_t)get_le_value(r->table + 4, 4);
+    s->exponent = (int16_t)pl_le_get(r->table + 2, 2);
+    s->cells = (uint32_t)pl_le_get(r->table + 4, 4);
     s->first = r->next;
-    s->count = get_le_value(r->table + 8, 8);
-    s->kept = get_le_value(r->table + 16, 8);
+    s->count = pl_le_get(r->table + 8, 8);
+    s->kept = pl_le_get(r->table + 16, 8);
     if (s->codec < PL_CODEC_F32 || s->codec >= WIRE_COUNT)
         return pl_fail(PL_ERR_DATA, "the update uses unknown codec number %d",
                        s->codec);
-    if (!record_is_possible(h, s) || get_le_value(r->table + 24, 8) != 0)
+    if (!record_is_possible(h, s) || pl_le_get(r->table + 24, 8) != 0)
         return pl_fail(PL_ERR_DATA,
                        "the update's record for the values from index %llu on has "
                        "impossible fields",
@@ -248,9 +222,9 @@ static pl_status read_stretch(codec_reader *r, codec_stretch *s, const uint8_t *
                        "the update's table ends inside the entries of a record");
     for (int i = 0; i < s->n_sections; i++) {
         codec_section *section = &s->sections[i];
-        section->raw_bytes = get_le_value(r->table, 8);
-        section->wire_bytes = get_le_value(r->table + 8, 8);
-        section->checksum = get_le_value(r->table + 16, 8);
+        section->raw_bytes = pl_le_get(r->table, 8);
+        section->wire_bytes = pl_le_get(r->table + 8, 8);
+        section->checksum = pl_le_get(r->table + 16, 8);
         /* The record determines the uncompressed length, except for topk's indices: a
          * gap takes a byte per kept value, and one per 255 skipped values. */
         const bool gaps = s->codec == PL_CODEC_TOPK && i == 1;
@@ -284,7 +258,6 @@ static void rewind_reader(codec_reader *r)
     r->next = 0;
 }
 
-/* Opens a reader and checks the whole table, so codec_reader_next cannot fail. */
 pl_status codec_reader_open(codec_reader *r, const void *data, uint64_t bytes, size_t n)
 {
     codec_stretch s;
@@ -305,7 +278,6 @@ pl_status codec_reader_open(codec_reader *r, const void *data, uint64_t bytes, s
     return PL_OK;
 }
 
-/* Gets the next stretch; false after the last. codec_reader_open has checked all. */
 bool codec_reader_next(codec_reader *r, codec_stretch *s)
 {
     return r->next < r->header.count && read_stretch(r, s, table_end(r)) == PL_OK;
@@ -351,8 +323,8 @@ pl_status pl_codec_split(const void *data, uint64_t bytes, int n, pl_codec_messa
         if (bytes < HEADER_BYTES || memcmp(at, magic, 4) != 0)
             return pl_fail(PL_ERR_DATA, "the update has %d messages instead of %d", i,
                            n);
-        uint64_t behind = bytes - HEADER_BYTES, table = get_le_value(at + 36, 4),
-                 body = get_le_value(at + 40, 8);
+        uint64_t behind = bytes - HEADER_BYTES, table = pl_le_get(at + 36, 4),
+                 body = pl_le_get(at + 40, 8);
         if (table > behind || body > behind - table)
             return pl_fail(PL_ERR_DATA, "message %d of an update is cut off", i + 1);
         out[i] = (pl_codec_message){at, HEADER_BYTES + table + body};
@@ -371,6 +343,6 @@ bool pl_codec_claims_homomorphic(const void *start, size_t bytes, uint64_t *n)
     *n = 0;
     if (bytes < HEADER_BYTES || memcmp(data, magic, 4) != 0)
         return false;
-    *n = get_le_value(data + 8, 8);
-    return get_le_value(data + 4, 4) & FLAG_HOMOMORPHIC;
+    *n = pl_le_get(data + 8, 8);
+    return pl_le_get(data + 4, 4) & FLAG_HOMOMORPHIC;
 }

@@ -2,21 +2,11 @@
  *
  *   i8, i4:  s = max|a| / L over a block,  code = round(a / s),  L = 127 or 7
  *
- * The scale of i4 is a bf16 that is rounded up, so that no code exceeds L. Values are
- * rounded to nearest even by an addition: a float between 2^23 and 2^24 has no fraction
- * bits, so if a value is added to 1.5 * 2^23, the rounded value is in the low bits of
- * the sum. A block whose scale would be subnormal is encoded as zeros. */
+ * The scale of i4 is a bf16 that is rounded up, so that no code exceeds L. A block
+ * whose scale would be subnormal is encoded as zeros. */
 #include "codec/codec_internal.h"
 
 #include <float.h>
-
-#define ROUNDER 12582912.0f /* 1.5 * 2^23 */
-enum { ROUNDER_BITS = 0x4b400000 };
-
-CODEC_INLINE int32_t round_code(float x)
-{
-    return (int32_t)codec_float_bits(x + ROUNDER) - ROUNDER_BITS;
-}
 
 /* ---- f32 ---- */
 /* Splits floats into planes: the first bytes of all floats, then the second bytes, and
@@ -52,10 +42,9 @@ pl_status f32_encode(codec_job *job)
 {
     float tile[TILE];
     uint8_t *at[SECTIONS_MAX], planes[4][TILE];
-    uint64_t raw[SECTIONS_MAX], count = job->stretch.count;
+    const uint64_t count = job->stretch.count;
     job->stretch.variant = job->options->entropy ? VARIANT_PLANES : 0;
-    int n = codec_raw_bytes(&job->stretch, 1, raw);
-    job_sections(job, raw, n, true, at);
+    job_sections(job, true, at);
     const bool splits = job->stretch.variant == VARIANT_PLANES;
     if (!splits && !job->residual)
         memcpy(at[0], job->update, (size_t)count * sizeof(float));
@@ -140,11 +129,9 @@ pl_status bf16_encode(codec_job *job)
     float tile[TILE], left[TILE];
     uint16_t halves[TILE];
     uint8_t *at[SECTIONS_MAX], top[TILE], low[TILE];
-    uint64_t raw[SECTIONS_MAX], count = job->stretch.count;
     job->stretch.variant = job->options->entropy ? VARIANT_PLANES : 0;
-    int n_sections = codec_raw_bytes(&job->stretch, 1, raw);
-    job_sections(job, raw, n_sections, true, at);
-    for (uint64_t i = 0; i < count; i += TILE) {
+    job_sections(job, true, at);
+    for (uint64_t i = 0; i < job->stretch.count; i += TILE) {
         size_t n = job_tile_length(job, i);
         bf16_tile(job_tile(job, i, tile), halves, left);
         if (job->stretch.variant == VARIANT_PLANES) {
@@ -189,7 +176,7 @@ CODEC_WIDE static uint32_t i8_tile(const float *restrict a, int8_t *restrict cod
         scale = scale < FLT_MIN ? 0.0f : scale;
         float inverse = scale > 0 ? 1.0f / scale : 0.0f;
         for (int i = 0; i < I8_BLOCK; i++) {
-            int32_t q = round_code(a[i] * inverse);
+            int32_t q = codec_round(a[i] * inverse);
             codes[b * I8_BLOCK + i] = (int8_t)q;
             left[i] = a[i] - scale * (float)q;
         }
@@ -214,9 +201,7 @@ pl_status i8_encode(codec_job *job)
     float tile[TILE], left[TILE], scales[TILE / I8_BLOCK];
     int8_t codes[TILE];
     uint8_t *at[SECTIONS_MAX];
-    uint64_t raw[SECTIONS_MAX];
-    int n_sections = codec_raw_bytes(&job->stretch, 1, raw);
-    job_sections(job, raw, n_sections, true, at);
+    job_sections(job, true, at);
     for (uint64_t i = 0; i < job->stretch.count; i += TILE) {
         size_t n = job_tile_length(job, i), blocks = (n + I8_BLOCK - 1) / I8_BLOCK;
         uint32_t top = i8_tile(job_tile(job, i, tile), codes, scales, left);
@@ -252,7 +237,7 @@ CODEC_INLINE void i4_block(const float *restrict a, float scale,
     float inverse = scale > 0 ? 1.0f / scale : 0.0f;
     int8_t q[I4_BLOCK];
     for (int i = 0; i < I4_BLOCK; i++) {
-        int32_t code = round_code(a[i] * inverse);
+        int32_t code = codec_round(a[i] * inverse);
         q[i] = (int8_t)code;
         left[i] = a[i] - scale * (float)code;
     }
@@ -299,9 +284,7 @@ pl_status i4_encode(codec_job *job)
     float tile[TILE], left[TILE];
     uint16_t scales[TILE / I4_BLOCK];
     uint8_t *at[SECTIONS_MAX], codes[TILE / 2];
-    uint64_t raw[SECTIONS_MAX];
-    int n_sections = codec_raw_bytes(&job->stretch, 1, raw);
-    job_sections(job, raw, n_sections, true, at);
+    job_sections(job, true, at);
     for (uint64_t i = 0; i < job->stretch.count; i += TILE) {
         size_t n = job_tile_length(job, i), blocks = (n + I4_BLOCK - 1) / I4_BLOCK;
         uint32_t top = i4_tile(job_tile(job, i, tile), codes, scales, left);

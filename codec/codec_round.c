@@ -55,7 +55,7 @@ typedef struct adding {
 static void close_opened(adding *a)
 {
     for (int i = 0; i < a->n_opened; i++)
-        codec_opened_destroy(&a->opened[i]);
+        pl_buf_destroy(&a->opened[i].raw);
     pl_free(a->opened);
     a->opened = NULL;
     a->n_opened = 0;

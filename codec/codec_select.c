@@ -20,12 +20,7 @@ CODEC_INLINE int32_t magnitude(float x)
 
 CODEC_WIDE uint32_t select_top(const float a[TILE])
 {
-    int32_t top = 0;
-    for (int i = 0; i < TILE; i++) {
-        int32_t m = magnitude(a[i]);
-        top = m > top ? m : top;
-    }
-    return (uint32_t)top;
+    return codec_largest_bits(a, TILE);
 }
 
 CODEC_WIDE static size_t count_above(const float *a, int32_t threshold)

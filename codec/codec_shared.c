@@ -8,17 +8,12 @@
  * The part of a value that the clamp cuts off stays in the residual. */
 #include "codec/codec_internal.h"
 
-#define ROUNDER 12582912.0f /* 1.5 * 2^23, see codec_quant.c */
-enum { ROUNDER_BITS = 0x4b400000 };
-
-typedef struct scaling {
-    float inverse, step, limit;
-} scaling;
-
-CODEC_WIDE static uint32_t quantize_tile(const float *restrict a, const scaling *scale,
-                                         int32_t *restrict q, float *restrict left)
+CODEC_WIDE uint32_t shared_tile(const float a[restrict TILE], int exponent,
+                                int32_t most, int32_t q[restrict TILE],
+                                float left[restrict TILE])
 {
-    const float inverse = scale->inverse, step = scale->step, limit = scale->limit;
+    const float inverse = codec_power(-exponent), step = codec_power(exponent),
+                limit = (float)most;
     int32_t top = 0;
     for (int i = 0; i < TILE; i++) {
         int32_t bits = (int32_t)(codec_float_bits(a[i]) & 0x7fffffffu);
@@ -26,17 +21,10 @@ CODEC_WIDE static uint32_t quantize_tile(const float *restrict a, const scaling 
         float x = a[i] * inverse;
         x = x > limit ? limit : x;
         x = x < -limit ? -limit : x;
-        q[i] = (int32_t)codec_float_bits(x + ROUNDER) - ROUNDER_BITS;
+        q[i] = codec_round(x);
         left[i] = a[i] - step * (float)q[i];
     }
     return (uint32_t)top;
-}
-
-uint32_t shared_tile(const float a[TILE], int exponent, int32_t limit, int32_t q[TILE],
-                     float left[TILE])
-{
-    const scaling scale = {codec_power(-exponent), codec_power(exponent), (float)limit};
-    return quantize_tile(a, &scale, q, left);
 }
 
 CODEC_WIDE static void narrow_tile(const int32_t *restrict q, int8_t *restrict out)
@@ -53,11 +41,9 @@ pl_status shared_encode(codec_job *job)
     int32_t q[TILE];
     int8_t codes[TILE];
     uint8_t *at[SECTIONS_MAX];
-    uint64_t raw[SECTIONS_MAX];
     int32_t limit = codec_limit(s->codec, job->round->n_contributors);
     s->exponent = codec_stretch_exponent(s->codec, job->round);
-    int n_sections = codec_raw_bytes(s, 1, raw);
-    job_sections(job, raw, n_sections, true, at);
+    job_sections(job, true, at);
     for (uint64_t i = 0; i < s->count; i += TILE) {
         size_t n = job_tile_length(job, i);
         uint32_t top = shared_tile(job_tile(job, i, tile), s->exponent, limit, q, left);

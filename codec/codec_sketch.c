@@ -285,12 +285,10 @@ pl_status sketch_encode(codec_job *job)
     s->codec = as_list ? WIRE_LIST16 : PL_CODEC_SKETCH16;
     s->kept = as_list ? list.n : 0;
     s->cells = as_list ? 0 : s->cells;
+    const void *rest = as_list ? (const void *)list.codes : cells;
     s->n_sections = codec_raw_bytes(s, 1, raw);
-    for (int i = 0; i < s->n_sections; i++)
-        s->sections[i].raw_bytes = raw[i];
-    s->sections[0].data = list.bitmap;
-    s->sections[1].data =
-        as_list ? (const uint8_t *)list.codes : (const uint8_t *)cells;
+    s->sections[0] = (codec_section){.data = list.bitmap, .raw_bytes = raw[0]};
+    s->sections[1] = (codec_section){.data = rest, .raw_bytes = raw[1]};
     return PL_OK;
 }
 
@@ -346,10 +344,8 @@ pl_status sketch_decode(const codec_task *task)
     pl_buf codes = {0};
     bit_walk walk;
     uint64_t index;
-    const uint8_t *at = NULL;
     pl_status status = sparse_codes(task->header, s, bitmap, task->raw[1], &codes);
-    if (status == PL_OK)
-        at = codes.data;
+    const uint8_t *at = codes.data;
     bit_walk_begin(&walk, bitmap, 0, s->count);
     while (status == PL_OK && bit_walk_next(&walk, &index)) {
         int16_t code;

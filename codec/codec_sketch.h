@@ -18,18 +18,11 @@ typedef struct sketch_cells {
     uint32_t signs; /* if bit j is set, the code is subtracted from cell j */
 } sketch_cells;
 
-static inline uint64_t sketch_mix(uint64_t x) /* the finaliser of SplitMix64 */
-{
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return x ^ (x >> 31);
-}
-
 static inline void sketch_find(uint64_t seed, uint64_t element, uint32_t third,
                                sketch_cells *out)
 {
-    uint64_t x = sketch_mix(sketch_mix(seed) + element * 0x9e3779b97f4a7c15u);
-    uint64_t y = sketch_mix(x + 0x3c6ef372fe94f82au);
+    uint64_t x = pl_mix64(pl_mix64(seed) + element * 0x9e3779b97f4a7c15u);
+    uint64_t y = pl_mix64(x + 0x3c6ef372fe94f82au);
     out->cell[0] = (uint32_t)((x >> 32) * third >> 32);
     out->cell[1] = third + (uint32_t)((x & 0xffffffffu) * third >> 32);
     out->cell[2] = 2 * third + (uint32_t)((y >> 32) * third >> 32);

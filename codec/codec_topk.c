@@ -34,9 +34,7 @@ static void put_bytes(topk_out *o, const float *a, const uint16_t *kept, size_t 
     half = half < 0x80 ? 0 : half; /* a subnormal scale is replaced by 0 */
     float scale = pl_bf16_to_float(half), inverse = half ? 1.0f / scale : 0.0f;
     for (size_t i = 0; i < n_kept; i++) {
-        float x = a[kept[i]] * inverse;
-        /* rounds to nearest even */
-        int8_t code = (int8_t)(x + 12582912.0f - 12582912.0f);
+        int8_t code = (int8_t)codec_round(a[kept[i]] * inverse);
         left[kept[i]] = a[kept[i]] - scale * (float)code;
         o->codes[o->n_kept++] = (uint8_t)code;
     }
@@ -92,9 +90,7 @@ pl_status topk_encode(codec_job *job)
     s->variant = job->options->value_bits;
     /* an upper bound until all tiles are encoded */
     s->kept = codec_budget(job->options, (size_t)s->count);
-    int n = codec_raw_bytes(s, 1, raw);
-    raw[1] += s->count / 255;
-    job_sections(job, raw, n, false, at);
+    job_sections(job, false, at);
     o.scales = at[0];
     o.gaps = at[1];
     o.codes = at[2];
@@ -124,7 +120,7 @@ pl_status topk_encode(codec_job *job)
     s->kept = o.n_kept;
     codec_raw_bytes(s, 1, raw);
     raw[1] = o.n_gaps;
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < s->n_sections; i++)
         s->sections[i].raw_bytes = raw[i];
     return PL_OK;
 }

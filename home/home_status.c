@@ -12,6 +12,7 @@ void home_status_json(home *h, pl_buf *out)
         "rejected", "dropped",   "other"};
     enum { DISK_MS = 5000 };
     const int64_t now = pl_now_ms();
+    const pl_wire_counts *wire = pl_wire_counted(h->socket);
     home_counts *c = &h->counts;
     /* the size on disk visits every file, so it is measured once per DISK_MS */
     if (c->disk_ms == 0 || now - c->disk_ms >= DISK_MS) {
@@ -57,10 +58,10 @@ void home_status_json(home *h, pl_buf *out)
     pl_json_set_int(o, "quota_used_bytes", (int64_t)pl_store_stored_bytes(h->store));
     pl_json_set_int(o, "versions_thinned", (int64_t)c->n_thinned);
     pl_json_set_int(o, "disk_free_bytes", (int64_t)c->free_bytes);
-    pl_json_set_int(o, "bytes_received", (int64_t)pl_wire_bytes_received(h->socket));
-    pl_json_set_int(o, "bytes_sent", (int64_t)pl_wire_bytes_sent(h->socket));
-    pl_json_set_int(o, "messages_dropped", (int64_t)pl_wire_dropped(h->socket));
-    pl_json_set_int(o, "messages_refused", (int64_t)pl_wire_refused(h->socket));
+    pl_json_set_int(o, "bytes_received", (int64_t)wire->bytes_received);
+    pl_json_set_int(o, "bytes_sent", (int64_t)wire->bytes_sent);
+    pl_json_set_int(o, "messages_dropped", (int64_t)wire->dropped);
+    pl_json_set_int(o, "messages_refused", (int64_t)wire->refused);
     if (n_modules <= MODULES_SHOWN)
         pl_json_set(o, "modules", modules);
     else

@@ -467,7 +467,7 @@ pl_status evaluation_samples(pl_run *r, pl_store *store, const evaluation *e)
     PL_TRY(pl_read_arm(s.store, chapter, &s.arm, &s.topology));
     PL_TRY(pl_backend_open(&backend, &s.backend));
     PL_TRY(pl_model_create(s.backend, s.topology, &model, &s.model));
-    PL_TRY(pl_decoder_create(s.model, &s.decoder));
+    PL_TRY(pl_decoder_create(s.model, 1, &s.decoder));
     PL_TRY(pl_try_alloc(pl_topology_path_params(s.topology) * sizeof(float),
                         "a path's parameters", (void **)&s.params));
     say("samples  how each path continues a held-out text of its own (text [...] "

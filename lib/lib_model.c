@@ -220,7 +220,7 @@ static pl_status load_alone(pathloom_model *m)
     PL_TRY(pl_import_load(m->import, m->mix.topology, params));
     PL_TRY(pl_model_create(m->backend, m->mix.topology, &size, &m->alone));
     PL_TRY(pl_model_load(m->alone, params));
-    PL_TRY(pl_decoder_create(m->alone, &m->decoder));
+    PL_TRY(pl_decoder_create(m->alone, 1, &m->decoder));
 done:
     pl_free_aligned(params);
     return status;

@@ -55,7 +55,7 @@ static pl_status open_precision(bench *b)
     if (b->backend->memory_bytes > 0)
         PL_CHECK(b->backend->ops->alloc(b->backend, READ_BYTES + sizeof(double),
                                         "memory to read", &b->device));
-    return pl_decoder_create_slots(b->model, b->n_slots, &b->decoder);
+    return pl_decoder_create(b->model, b->n_slots, &b->decoder);
 }
 
 /* Returns the bytes that are read for one token: all matrices, of which the classifier

@@ -91,7 +91,7 @@ pl_status pl_backend_open(const pl_backend_options *options, pl_backend **out)
     if (is_ref)
         return ref_backend_create(options, out);
     if (strcmp(name, "cpu") == 0)
-        return cpu_backend_create(options, out);
+        return cpu_backend_create(options, "auto", out);
     if (is_cuda)
         return cuda_backend_create(options, out);
     return pl_fail(PL_ERR_CONFIG,

@@ -54,8 +54,7 @@ typedef struct pl_backend_options {
 } pl_backend_options;
 
 /* ERR_UNSUPPORTED: the text names the feature that this build or machine lacks. */
-PL_MUST_CHECK pl_status pl_backend_open(const pl_backend_options *options,
-                                        pl_backend **out);
+pl_status pl_backend_open(const pl_backend_options *options, pl_backend **out);
 void pl_backend_close(pl_backend **backend);
 /* Writes the text that names the kind of device. Workers with equal texts compute equal
  * bytes. So the text has the number of threads, if there are several: with another

@@ -59,31 +59,20 @@ static size_t cache_stride(const pl_decoder *d)
            (size_t)s->head_size;
 }
 
-static pl_act *cache_keys(const pl_decoder *d, int block)
-{
-    return model_act_at(d->m, d->cache, 2 * (size_t)block * cache_stride(d));
-}
-
-static pl_act *cache_values(const pl_decoder *d, int block)
-{
-    return model_act_at(d->m, d->cache, (2 * (size_t)block + 1) * cache_stride(d));
-}
-
 /* Returns for how many rows the buffer of logits has room. */
 static int logit_rows(const pl_decoder *d)
 {
     return d->m->be->decode_only && d->n_slots < LOGIT_ROWS ? LOGIT_ROWS : d->n_slots;
 }
 
-pl_status pl_decoder_create_slots(pl_model *m, int n_slots, pl_decoder **out)
+pl_status pl_decoder_create(pl_model *m, int n_slots, pl_decoder **out)
 {
     *out = NULL;
     if (n_slots < 1 || n_slots > PL_DECODER_SLOTS_MAX || n_slots > m->options.context)
-        return pl_fail(
-            PL_ERR_ARG,
-            "a decoder cannot have %d sequences; give 1 to %d, and at most the "
-            "context of %d",
-            n_slots, PL_DECODER_SLOTS_MAX, m->options.context);
+        return pl_fail(PL_ERR_ARG,
+                       "a decoder cannot have %d sequences; give 1 to %d, and at most "
+                       "the context of %d",
+                       n_slots, PL_DECODER_SLOTS_MAX, m->options.context);
     pl_decoder *d = pl_alloc(sizeof *d);
     d->m = m;
     d->n_slots = n_slots;
@@ -115,11 +104,6 @@ pl_status pl_decoder_create_slots(pl_model *m, int n_slots, pl_decoder **out)
     return PL_OK;
 }
 
-pl_status pl_decoder_create(pl_model *m, pl_decoder **out)
-{
-    return pl_decoder_create_slots(m, 1, out);
-}
-
 void pl_decoder_destroy(pl_decoder **decoder)
 {
     pl_decoder *d = *decoder;
@@ -129,8 +113,7 @@ void pl_decoder_destroy(pl_decoder **decoder)
         d->m->ops->routine_destroy(d->m->be, &d->steps[n]);
     d->m->ops->release(d->m->be, d->block);
     decoder_rows_close(&d->rows);
-    pl_free(d->places);
-    pl_free(d);
+    pl_free_all(d->places, d);
     *decoder = NULL;
 }
 
@@ -144,19 +127,9 @@ void pl_decoder_clear(pl_decoder *d, int slot)
     d->length[slot] = 0;
 }
 
-void pl_decoder_reset(pl_decoder *d)
-{
-    pl_decoder_clear(d, 0);
-}
-
 int pl_decoder_length(const pl_decoder *d, int slot)
 {
     return d->length[slot];
-}
-
-int pl_decoder_position(const pl_decoder *d)
-{
-    return pl_decoder_length(d, 0);
 }
 
 /* ---- rows through the model ---- */
@@ -180,16 +153,18 @@ static void attend_block(const pass *p, int block)
     const int32_t *slots = arrangement > 0 ? arranged->slots : d->device_slots;
     const int32_t *positions =
         arrangement > 0 ? arranged->positions : d->device_positions;
-    m->ops->decode_append(m->be, a->qkv, cache_keys(d, block), cache_values(d, block),
-                          slots, positions, p->n, m->options.context, s->n_heads,
-                          s->n_kv_heads, s->head_size, s->rope_theta);
+    const size_t stride = cache_stride(d);
+    pl_act *keys = model_act_at(m, d->cache, 2 * (size_t)block * stride);
+    pl_act *values = model_act_at(m, keys, stride);
+    m->ops->decode_append(m->be, a->qkv, keys, values, slots, positions, p->n,
+                          m->options.context, s->n_heads, s->n_kv_heads, s->head_size,
+                          s->rope_theta);
     if (p->begins)
         m->ops->attention_forward(m->be, a->attn, a->lse, a->qkv, NULL, 1, p->n,
                                   s->n_heads, s->n_kv_heads, s->head_size);
     else
-        m->ops->attention_decode(m->be, a->attn, a->qkv, cache_keys(d, block),
-                                 cache_values(d, block), slots, positions, p->n,
-                                 m->options.context, s->n_heads, s->n_kv_heads,
+        m->ops->attention_decode(m->be, a->attn, a->qkv, keys, values, slots, positions,
+                                 p->n, m->options.context, s->n_heads, s->n_kv_heads,
                                  s->head_size);
 }
 
@@ -312,20 +287,6 @@ int pl_decoder_shared(const pl_decoder *d, int n)
     return d->m->be->memory_bytes > 0 ? 0 : n - n % PIECE;
 }
 
-/* Copies the first n rows of slot `from` of a cache (keys or values) to `slot`, through
- * the host's memory. */
-static void copy_rows(pl_decoder *d, pl_act *cache, int slot, int from, int n,
-                      void *host)
-{
-    const pl_model *m = d->m;
-    const size_t row = (size_t)m->shape->n_kv_heads * (size_t)m->shape->head_size;
-    const size_t sequence = (size_t)m->options.context * row;
-    const size_t bytes = (size_t)n * row * pl_type_bytes(m->be->act);
-    m->ops->download(m->be, host, model_act_at(m, cache, (size_t)from * sequence),
-                     bytes);
-    m->ops->upload(m->be, model_act_at(m, cache, (size_t)slot * sequence), host, bytes);
-}
-
 pl_status pl_decoder_share(pl_decoder *d, int slot, int from, int n)
 {
     const pl_model *m = d->m;
@@ -335,12 +296,17 @@ pl_status pl_decoder_share(pl_decoder *d, int slot, int from, int n)
                        "%d tokens cannot be shared: a slot has only %d places", n,
                        m->options.context);
     if (from != slot && n > 0) {
-        const size_t row = (size_t)m->shape->n_kv_heads * (size_t)m->shape->head_size;
-        PL_CHECK(pl_try_alloc((size_t)n * row * pl_type_bytes(m->be->act),
-                              "keys of a prompt", &host));
-        for (int b = 0; b < m->shape->n_blocks; b++) {
-            copy_rows(d, cache_keys(d, b), slot, from, n, host);
-            copy_rows(d, cache_values(d, b), slot, from, n, host);
+        const size_t sequence = cache_stride(d) / (size_t)d->n_slots;
+        const size_t row = sequence / (size_t)m->options.context;
+        const size_t bytes = (size_t)n * row * pl_type_bytes(m->be->act);
+        PL_CHECK(pl_try_alloc(bytes, "keys of a prompt", &host));
+        /* the keys of each block, then its values, through the host's memory */
+        for (int i = 0; i < 2 * m->shape->n_blocks; i++) {
+            pl_act *cache = model_act_at(m, d->cache, (size_t)i * cache_stride(d));
+            m->ops->download(m->be, host,
+                             model_act_at(m, cache, (size_t)from * sequence), bytes);
+            m->ops->upload(m->be, model_act_at(m, cache, (size_t)slot * sequence), host,
+                           bytes);
         }
         pl_status status = m->ops->sync(m->be);
         pl_free_aligned(host);
@@ -441,23 +407,15 @@ pl_status pl_decoder_prefill_losses(pl_decoder *d, int slot, const int32_t *toke
                                     const int32_t *targets, int n, float *losses)
 {
     PL_CHECK(check_room(d, slot, n));
-    const pl_model *m = d->m;
     const int before = d->length[slot];
     const pl_path *path = slot_path(d, slot);
     pl_status status = PL_OK;
     for (int at = 0, piece; at < n; at += piece) {
         piece = pl_decoder_piece(d, slot, n - at);
         PL_TRY(read_prompt_piece(d, slot, tokens + at, targets + at, piece));
-        if (m->be->decode_only) {
-            PL_TRY(give_losses_by_logits(d, path, targets + at, piece, losses + at));
-            continue;
-        }
-        m->ops->classifier(m->be, m->acts.loss, NULL, NULL, m->acts.norm,
-                           path->classifier, m->acts.targets, NULL, piece,
-                           m->shape->vocab, m->shape->width, false);
-        m->ops->download(m->be, losses + at, m->acts.loss,
-                         (size_t)piece * sizeof(float));
-        PL_TRY(m->ops->sync(m->be));
+        PL_TRY(d->m->be->decode_only
+                   ? give_losses_by_logits(d, path, targets + at, piece, losses + at)
+                   : model_read_losses(d->m, path, piece, losses + at));
     }
 done:
     if (status != PL_OK)
@@ -469,11 +427,6 @@ pl_status pl_decoder_prefill(pl_decoder *d, int slot, const int32_t *tokens, int
                              float *logits)
 {
     return pl_decoder_prefill_all(d, slot, tokens, n, logits, NULL, NULL);
-}
-
-pl_status pl_decoder_feed(pl_decoder *d, const int32_t *tokens, int n, float *logits)
-{
-    return pl_decoder_prefill(d, 0, tokens, n, logits);
 }
 
 static void work_decode_step(void *context)

@@ -16,9 +16,7 @@ void decoder_rows_open(decoder_rows *r, int n_blocks)
 
 void decoder_rows_close(decoder_rows *r)
 {
-    pl_free(r->at);
-    pl_free(r->who);
-    pl_free(r->order);
+    pl_free_all(r->at, r->who, r->order);
 }
 
 /* Whether two paths have the same parameters at a point. */

@@ -15,16 +15,15 @@ pl_status model_fail_with_plan(const pl_model *m, pl_status status)
     pl_model_plan plan;
     char text[5][16];
     pl_model_plan_on(m->be, m->topology, &m->options, &plan);
-    return pl_fail_in(status,
-                      "the model needs %s for parameters, %s for gradients, %s for "
-                      "moments, %s for activations (%d sequences of %d tokens) and %s "
-                      "of scratch memory",
-                      pl_human_bytes((double)plan.params_bytes, text[0]),
-                      pl_human_bytes((double)plan.grads_bytes, text[1]),
-                      pl_human_bytes((double)plan.moments_bytes, text[2]),
-                      pl_human_bytes((double)plan.acts_bytes, text[3]),
-                      m->options.batch, m->options.context,
-                      pl_human_bytes((double)plan.scratch_bytes, text[4]));
+    return pl_fail_in(
+        status,
+        "the model needs %s for parameters, %s for gradients, %s for moments, %s for "
+        "activations (%d sequences of %d tokens) and %s of scratch memory",
+        pl_human_bytes((double)plan.params_bytes, text[0]),
+        pl_human_bytes((double)plan.grads_bytes, text[1]),
+        pl_human_bytes((double)plan.moments_bytes, text[2]),
+        pl_human_bytes((double)plan.acts_bytes, text[3]), m->options.batch,
+        m->options.context, pl_human_bytes((double)plan.scratch_bytes, text[4]));
 }
 
 pl_status model_alloc_floats(pl_backend *be, size_t n, const char *what, float **out)
@@ -117,12 +116,6 @@ void model_drop_routines(pl_model *m)
         m->ops->routine_destroy(m->be, &m->routines[i]);
 }
 
-static void release_memory(pl_model *m, void *memory)
-{
-    if (memory)
-        m->ops->release(m->be, memory);
-}
-
 /* The model may have been created only partly. */
 void pl_model_destroy(pl_model **model)
 {
@@ -133,20 +126,14 @@ void pl_model_destroy(pl_model **model)
     m->ops->update_destroy(m->be, &m->update);
     for (int i = 0; i < m->n_weights; i++)
         m->ops->weight_destroy(m->be, &m->weights[i]);
-    pl_free(m->weights);
     model_drop_own_path(m);
-    pl_free(m->own_modules);
-    release_memory(m, m->act_block);
-    release_memory(m, m->moments);
-    release_memory(m, m->grads);
-    release_memory(m, m->params);
+    void *const blocks[] = {m->act_block, m->moments, m->grads, m->params};
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
+        if (blocks[i])
+            m->ops->release(m->be, blocks[i]);
     pl_free_aligned(m->host_inputs);
-    pl_free(m->acts.blocks);
-    pl_free(m->runs);
-    pl_free(m->trained);
-    pl_free(m->frozen);
-    pl_free(m->at.blocks);
-    pl_free(m);
+    pl_free_all(m->weights, m->own_modules, m->acts.blocks, m->runs, m->trained,
+                m->frozen, m->at.blocks, m);
     *model = NULL;
 }
 
@@ -184,11 +171,10 @@ pl_status pl_model_save_moments(pl_model *m, float *first, float *second)
 pl_status pl_model_save_grads(pl_model *m, float *grads)
 {
     PL_CHECK(check_training(m, "gradients"));
-    if (!m->has_gradients) {
+    if (m->has_gradients)
+        m->ops->download(m->be, grads, m->grads, m->n_params * sizeof(float));
+    else
         memset(grads, 0, m->n_params * sizeof *grads);
-        return m->ops->sync(m->be);
-    }
-    m->ops->download(m->be, grads, m->grads, m->n_params * sizeof(float));
     return m->ops->sync(m->be);
 }
 

@@ -52,10 +52,8 @@ void pl_model_plan_on(const pl_backend *be, const pl_topology *topology,
 
 /* Borrows backend and topology until destroy. If an allocation fails, the error text
  * lists the sizes of the plan. */
-PL_MUST_CHECK pl_status pl_model_create(pl_backend *backend,
-                                        const pl_topology *topology,
-                                        const pl_model_options *options,
-                                        pl_model **out);
+pl_status pl_model_create(pl_backend *backend, const pl_topology *topology,
+                          const pl_model_options *options, pl_model **out);
 void pl_model_destroy(pl_model **model);
 
 /* A row of a batch may hold several texts, one after the other: `token |
@@ -70,25 +68,24 @@ enum { PL_TEXT_BEGINS = 1 << 30 };
  * parameters and allocates the memory of these modules. Such a model cannot be saved
  * (ERR_ARG). In a model for training, pl_model_load forgets steps that were begun and
  * not ended. */
-PL_MUST_CHECK pl_status pl_model_load(pl_model *model, const float *params);
-PL_MUST_CHECK pl_status pl_model_save(pl_model *model, float *params);
+pl_status pl_model_load(pl_model *model, const float *params);
+pl_status pl_model_save(pl_model *model, float *params);
 /* Lets a model for inference read the modules of `path` instead of parameters that were
  * loaded. The path must have the model's backend and shape. It is borrowed until the
  * next call of this function or of pl_model_load. A model into which no parameters are
  * loaded needs the memory of its plan minus params_bytes. */
-PL_MUST_CHECK pl_status pl_model_use(pl_model *model, const pl_path *path);
+pl_status pl_model_use(pl_model *model, const pl_path *path);
 /* Freezes slots of a training model: their parameters and moments keep their values,
  * and their gradients count neither in the norm nor in clipping. `frozen` has one value
  * per slot; NULL: no slot is frozen. At least one slot must train. After a failure the
  * model can only be destroyed. */
-PL_MUST_CHECK pl_status pl_model_freeze(pl_model *model, const bool *frozen);
+pl_status pl_model_freeze(pl_model *model, const bool *frozen);
 /* The optimizer's moments. m has one value for each parameter of the path. v has one
  * value for each parameter that AdamW updates, without gaps: with Muon these are
  * pl_shape_hidden_params fewer. If a pointer is NULL, zeros are loaded. */
-PL_MUST_CHECK pl_status pl_model_load_moments(pl_model *model, const float *m,
-                                              const float *v);
-PL_MUST_CHECK pl_status pl_model_save_moments(pl_model *model, float *m, float *v);
-PL_MUST_CHECK pl_status pl_model_save_grads(pl_model *model, float *grads);
+pl_status pl_model_load_moments(pl_model *model, const float *m, const float *v);
+pl_status pl_model_save_moments(pl_model *model, float *m, float *v);
+pl_status pl_model_save_grads(pl_model *model, float *grads);
 
 /* One optimizer step on tokens [B,T] and targets [B,T]. A target below 0 does not
  * count; the loss is the mean over the others. ERR_DATA if a token (without its mark
@@ -103,35 +100,31 @@ typedef struct pl_step_result {
     double grad_norm; /* before clipping */
     int64_t n_tokens; /* number of counted targets */
 } pl_step_result;
-PL_MUST_CHECK pl_status pl_model_train_step(pl_model *model, const int32_t *tokens,
-                                            const int32_t *targets, int B, int T,
-                                            const pl_adamw *adam, float clip,
-                                            pl_step_result *out);
+pl_status pl_model_train_step(pl_model *model, const int32_t *tokens,
+                              const int32_t *targets, int B, int T,
+                              const pl_adamw *adam, float clip, pl_step_result *out);
 /* The two halves of pl_model_train_step. The second waits for the results of the oldest
  * step that was begun. A second step may begin before the first ends, so that a GPU
  * need not wait for the host. ERR_ARG if a third one begins, or if no step has begun.
  * Only one model of a backend may have begun steps at a time, because the backend keeps
  * their results. */
-PL_MUST_CHECK pl_status pl_model_step_begin(pl_model *model, const int32_t *tokens,
-                                            const int32_t *targets, int B, int T,
-                                            const pl_adamw *adam, float clip);
-PL_MUST_CHECK pl_status pl_model_step_end(pl_model *model, pl_step_result *out);
+pl_status pl_model_step_begin(pl_model *model, const int32_t *tokens,
+                              const int32_t *targets, int B, int T,
+                              const pl_adamw *adam, float clip);
+pl_status pl_model_step_end(pl_model *model, pl_step_result *out);
 /* Runs the forward and the backward pass without the optimizer. Gradients are added to
  * those of earlier calls. */
-PL_MUST_CHECK pl_status pl_model_gradients(pl_model *model, const int32_t *tokens,
-                                           const int32_t *targets, int B, int T,
-                                           pl_step_result *out);
+pl_status pl_model_gradients(pl_model *model, const int32_t *tokens,
+                             const int32_t *targets, int B, int T, pl_step_result *out);
 void pl_model_zero_gradients(pl_model *model);
 
 /* Runs only the forward pass and writes loss[b,t] in nats (0 where target < 0). */
-PL_MUST_CHECK pl_status pl_model_losses(pl_model *model, const int32_t *tokens,
-                                        const int32_t *targets, int B, int T,
-                                        float *losses);
+pl_status pl_model_losses(pl_model *model, const int32_t *tokens,
+                          const int32_t *targets, int B, int T, float *losses);
 /* Computes routing features [B,C] in fp32: for each sequence, the mean of the last
  * block's hidden state (before the final norm) over the first lengths[b] positions. */
-PL_MUST_CHECK pl_status pl_model_features(pl_model *model, const int32_t *tokens,
-                                          const int32_t *lengths, int B, int T,
-                                          float *features);
+pl_status pl_model_features(pl_model *model, const int32_t *tokens,
+                            const int32_t *lengths, int B, int T, float *features);
 
 /* Decoding with a KV cache. A decoder has slots (not the slots of a topology); each
  * holds one sequence, or none.
@@ -143,8 +136,7 @@ PL_MUST_CHECK pl_status pl_model_features(pl_model *model, const int32_t *tokens
 enum { PL_DECODER_SLOTS_MAX = 256 };
 typedef struct pl_decoder pl_decoder;
 /* n_slots is 1 to PL_DECODER_SLOTS_MAX, and at most the model's context. */
-PL_MUST_CHECK pl_status pl_decoder_create_slots(pl_model *model, int n_slots,
-                                                pl_decoder **out);
+pl_status pl_decoder_create(pl_model *model, int n_slots, pl_decoder **out);
 void pl_decoder_destroy(pl_decoder **decoder);
 /* Chooses the path that computes the tokens added to the slot from now on; NULL: the
  * model's path. The path is borrowed until a different one is chosen for the slot.
@@ -156,25 +148,23 @@ int pl_decoder_length(const pl_decoder *decoder, int slot);
 /* Adds n tokens to the sequence in `slot`. Writes the logits [V] after the last token,
  * unless `logits` is NULL. ERR_DATA if the context is full or a token is unknown; then
  * the sequence is unchanged. */
-PL_MUST_CHECK pl_status pl_decoder_prefill(pl_decoder *decoder, int slot,
-                                           const int32_t *tokens, int n, float *logits);
+pl_status pl_decoder_prefill(pl_decoder *decoder, int slot, const int32_t *tokens,
+                             int n, float *logits);
 /* Like pl_decoder_prefill, but passes the logits after each of the n tokens to `take`.
  * Each call of `take` gets the logits after tokens first .. first + count - 1 in
  * `logits` [slots,V], memory that the caller provides. If `take` fails, the sequence is
  * unchanged and the error of `take` is returned. */
 typedef pl_status (*pl_logits_fn)(void *context, int first, int count,
                                   const float *logits);
-PL_MUST_CHECK pl_status pl_decoder_prefill_all(pl_decoder *decoder, int slot,
-                                               const int32_t *tokens, int n,
-                                               float *logits, pl_logits_fn take,
-                                               void *context);
+pl_status pl_decoder_prefill_all(pl_decoder *decoder, int slot, const int32_t *tokens,
+                                 int n, float *logits, pl_logits_fn take,
+                                 void *context);
 /* Like pl_decoder_prefill, but writes losses [n] instead of logits: losses[i] is -log p
  * of targets[i], the token that follows tokens[i]. This is much faster than computing
  * the losses from all logits. */
-PL_MUST_CHECK pl_status pl_decoder_prefill_losses(pl_decoder *decoder, int slot,
-                                                  const int32_t *tokens,
-                                                  const int32_t *targets, int n,
-                                                  float *losses);
+pl_status pl_decoder_prefill_losses(pl_decoder *decoder, int slot,
+                                    const int32_t *tokens, const int32_t *targets,
+                                    int n, float *losses);
 /* Returns how many of the next n tokens pl_decoder_prefill reads at once. A caller may
  * pass this many tokens per call and do other work between the calls; the logits have
  * the same bytes. */
@@ -188,19 +178,11 @@ int pl_decoder_shared(const pl_decoder *decoder, int n);
  * their keys and values; both may be the same slot. The caches of a slot keep their
  * contents until new tokens overwrite them, so `from` may be a slot that was
  * cleared. */
-PL_MUST_CHECK pl_status pl_decoder_share(pl_decoder *decoder, int slot, int from,
-                                         int n);
+pl_status pl_decoder_share(pl_decoder *decoder, int slot, int from, int n);
 /* Adds one token to each of n sequences in different slots; writes logits [n,V]. Errors
  * are those of pl_decoder_prefill. */
-PL_MUST_CHECK pl_status pl_decoder_step(pl_decoder *decoder, const int32_t *slots,
-                                        const int32_t *tokens, int n, float *logits);
-
-/* The next functions are for a decoder with one slot; pl_decoder_reset empties it. */
-PL_MUST_CHECK pl_status pl_decoder_create(pl_model *model, pl_decoder **out);
-void pl_decoder_reset(pl_decoder *decoder);
-PL_MUST_CHECK pl_status pl_decoder_feed(pl_decoder *decoder, const int32_t *tokens,
-                                        int n, float *logits);
-int pl_decoder_position(const pl_decoder *decoder);
+pl_status pl_decoder_step(pl_decoder *decoder, const int32_t *slots,
+                          const int32_t *tokens, int n, float *logits);
 
 /* The inner learning rate over a path's steps, counted from 0 (modules/schedule.c). */
 typedef enum pl_schedule_kind {

@@ -190,8 +190,7 @@ void model_place_tensors(const pl_topology *t, param_places *out);
  * if it multiplies by the fp32 master itself. */
 uint64_t model_copy_bytes(const pl_backend *be, matrix_size size);
 /* Allocates n floats of the backend's memory; `what` names them in an error. */
-PL_MUST_CHECK pl_status model_alloc_floats(pl_backend *be, size_t n, const char *what,
-                                           float **out);
+pl_status model_alloc_floats(pl_backend *be, size_t n, const char *what, float **out);
 /* Makes a path with a new number and an empty table of blocks. */
 pl_path *model_new_path(int n_blocks);
 /* Creates the weights of a training model, and the path that points to them. */
@@ -219,9 +218,11 @@ size_t model_layout(const pl_shape *shape, const pl_model_options *options, pl_t
 /* Checks B and T against the plan (ERR_ARG), and every token and target (ERR_DATA);
  * `targets` may be NULL. Then uploads the tokens, the targets, and for each token where
  * its text begins. */
-PL_MUST_CHECK pl_status model_take_batch(pl_model *m, const int32_t *tokens,
-                                         const int32_t *targets, int B, int T);
+pl_status model_take_batch(pl_model *m, const int32_t *tokens, const int32_t *targets,
+                           int B, int T);
 
+/* Computes the losses of the first N rows, after the final norm, by their targets. */
+pl_status model_read_losses(pl_model *m, const pl_path *path, int N, float *losses);
 /* Runs the forward pass over the uploaded tokens, including the final norm. */
 void model_forward(pl_model *m, int B, int T);
 /* Parts of the forward pass that the decoder uses, too. The decoder has its own code

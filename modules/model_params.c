@@ -81,31 +81,25 @@ void model_place_params(pl_model *m)
                              .second = m->n_second,
                              .decay = tensor->decay,
                              .weight = find_weight(m, tensor)};
-        if (!m->options.muon || tensor->block < 0 || !tensor->decay) {
+        int rest = 0;
+        if (m->options.muon && tensor->block >= 0 && tensor->decay) {
+            /* Muon may divide the tensor into several matrices: a run has those of full
+             * size, and another run has the rest of the rows. */
+            run.rows = model_muon_rows(&m->options, tensor);
+            run.cols = tensor->cols;
+            rest = tensor->rows % run.rows;
+            run.n -= (size_t)rest * cols;
+        } else
             m->n_second += run.n;
-            if (last && last->rows == 0 && last->decay == run.decay &&
-                last->weight == run.weight)
-                last->n += run.n;
-            else
-                m->runs[m->n_runs++] = run;
-            continue;
-        }
-        /* Muon may divide the tensor into several matrices: a run has those of full
-         * size, and another run has the rest of the rows. */
-        const int rows = model_muon_rows(&m->options, tensor);
-        const int rest = tensor->rows % rows, full = tensor->rows - rest;
-        run.rows = rows;
-        run.cols = tensor->cols;
-        run.n = (size_t)full * cols;
         if (last && last->rows == run.rows && last->cols == run.cols &&
-            last->weight == run.weight)
+            last->decay == run.decay && last->weight == run.weight)
             last->n += run.n;
         else
             m->runs[m->n_runs++] = run;
         if (rest > 0) {
+            run.offset += run.n;
             run.rows = rest;
             run.n = (size_t)rest * cols;
-            run.offset += (size_t)full * cols;
             m->runs[m->n_runs++] = run;
         }
     }

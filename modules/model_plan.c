@@ -153,8 +153,8 @@ size_t model_most_runs(const pl_topology *topology, const pl_model_options *opti
     return n;
 }
 
-/* Plans a model on a backend. The function reads only the types of activations and
- * weights from `be`. */
+/* Plans what the model itself needs. Reads only the types of activations and weights
+ * from `be`, and whether it is a GPU. */
 static void plan_model(const pl_backend *be, const pl_topology *topology,
                        const pl_model_options *options, pl_model_plan *out)
 {
@@ -175,28 +175,17 @@ static void plan_model(const pl_backend *be, const pl_topology *topology,
     for (int slot = 0; !options->training && slot < pl_topology_n_slots(topology);
          slot++)
         out->params_bytes += pl_module_bytes(be, topology, slot);
-    out->acts_bytes =
-        model_layout(pl_topology_shape(topology), options, be->act, NULL, &acts);
+    out->acts_bytes = model_layout(s, options, be->act, NULL, &acts);
     if (!options->training || !options->muon)
         return;
     /* Muon needs no second moments, but working memory for Newton-Schulz on the largest
      * matrix of a block, or on all matrices of a run at once on a GPU. */
-    pl_model m = {.topology = topology,
-                  .shape = pl_topology_shape(topology),
-                  .options = *options};
+    pl_model m = {.topology = topology, .shape = s, .options = *options};
     model_place_params(&m);
-    out->moments_bytes -= sizeof(float) * (uint64_t)pl_shape_hidden_params(m.shape);
+    out->moments_bytes -= sizeof(float) * (uint64_t)pl_shape_hidden_params(s);
     out->scratch_bytes = sizeof(float) * (uint64_t)pl_update_work_floats(
                                              m.runs, m.n_runs, be->memory_bytes > 0);
-    pl_free(m.runs);
-    pl_free(m.at.blocks);
-}
-
-void pl_model_plan_bytes(const pl_topology *topology, const pl_model_options *options,
-                         pl_type act, pl_model_plan *out)
-{
-    const pl_backend be = {.act = act};
-    plan_model(&be, topology, options, out);
+    pl_free_all(m.runs, m.at.blocks);
 }
 
 /* ---- memory of a GPU ---- */
@@ -247,20 +236,26 @@ static void add_gpu_scratch(const pl_backend *be, const pl_topology *topology,
     out->scratch_bytes += CUDA_SUM_BLOCKS * sizeof(double) + pieces * CUDA_PIECE_BYTES;
 }
 
-void pl_model_plan_gpu(const pl_topology *topology, const pl_model_options *options,
-                       pl_model_plan *out)
-{
-    const pl_backend be = {.act = PL_BF16, .memory_bytes = 1};
-    plan_model(&be, topology, options, out);
-    add_gpu_scratch(&be, topology, options, out);
-}
-
 void pl_model_plan_on(const pl_backend *be, const pl_topology *topology,
                       const pl_model_options *options, pl_model_plan *out)
 {
     plan_model(be, topology, options, out);
     if (be->memory_bytes > 0)
         add_gpu_scratch(be, topology, options, out);
+}
+
+void pl_model_plan_bytes(const pl_topology *topology, const pl_model_options *options,
+                         pl_type act, pl_model_plan *out)
+{
+    const pl_backend be = {.act = act};
+    pl_model_plan_on(&be, topology, options, out);
+}
+
+void pl_model_plan_gpu(const pl_topology *topology, const pl_model_options *options,
+                       pl_model_plan *out)
+{
+    const pl_backend be = {.act = PL_BF16, .memory_bytes = 1};
+    pl_model_plan_on(&be, topology, options, out);
 }
 
 uint64_t pl_model_plan_sum(const pl_model_plan *plan)

@@ -9,10 +9,18 @@ static pl_status check_loaded(const pl_model *m)
     return m->path ? PL_OK : pl_fail(PL_ERR_ARG, "the model has no parameters yet");
 }
 
+pl_status model_read_losses(pl_model *m, const pl_path *path, int N, float *losses)
+{
+    m->ops->classifier(m->be, m->acts.loss, NULL, NULL, m->acts.norm, path->classifier,
+                       m->acts.targets, NULL, N, m->shape->vocab, m->shape->width,
+                       false);
+    m->ops->download(m->be, losses, m->acts.loss, (size_t)N * sizeof(float));
+    return m->ops->sync(m->be);
+}
+
 pl_status pl_model_losses(pl_model *m, const int32_t *tokens, const int32_t *targets,
                           int B, int T, float *losses)
 {
-    int N = B * T;
     if (m->be->decode_only)
         return pl_fail(PL_ERR_UNSUPPORTED,
                        "a model in int8 can only decode, not "
@@ -20,11 +28,7 @@ pl_status pl_model_losses(pl_model *m, const int32_t *tokens, const int32_t *tar
     PL_CHECK(check_loaded(m));
     PL_CHECK(model_take_batch(m, tokens, targets, B, T));
     model_forward(m, B, T);
-    m->ops->classifier(m->be, m->acts.loss, NULL, NULL, m->acts.norm,
-                       m->path->classifier, m->acts.targets, NULL, N, m->shape->vocab,
-                       m->shape->width, false);
-    m->ops->download(m->be, losses, m->acts.loss, (size_t)N * sizeof(float));
-    return m->ops->sync(m->be);
+    return model_read_losses(m, m->path, B * T, losses);
 }
 
 pl_status pl_model_features(pl_model *m, const int32_t *tokens, const int32_t *lengths,

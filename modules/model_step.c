@@ -32,11 +32,10 @@ pl_status model_take_batch(pl_model *m, const int32_t *tokens, const int32_t *ta
                            int B, int T)
 {
     if (B < 1 || T < 1 || B > m->options.batch || T > m->options.context)
-        return pl_fail(
-            PL_ERR_ARG,
-            "a batch of %d sequences of %d tokens is not possible; this model takes 1 "
-            "to %d sequences of 1 to %d tokens",
-            B, T, m->options.batch, m->options.context);
+        return pl_fail(PL_ERR_ARG,
+                       "a batch of %d sequences of %d tokens is not possible; this "
+                       "model takes 1 to %d sequences of 1 to %d tokens",
+                       B, T, m->options.batch, m->options.context);
     const int N = B * T, V = m->shape->vocab;
     int32_t *ids = model_host_input(m, m->acts.tokens);
     int32_t *texts = model_host_input(m, m->acts.texts);
@@ -93,10 +92,10 @@ static pl_status begin_step(const pl_model *m, const int32_t *targets, int B, in
     if (!m->options.training)
         return pl_fail(PL_ERR_ARG, "a model made for inference cannot train");
     if (B < 1 || T < 1)
-        return pl_fail(PL_ERR_ARG,
-                       "a step cannot have %d sequences of %d tokens; give at least 1 "
-                       "of each",
-                       B, T);
+        return pl_fail(
+            PL_ERR_ARG,
+            "a step cannot have %d sequences of %d tokens; give at least 1 of each", B,
+            T);
     int64_t n = (int64_t)B * T;
     int64_t counted = 0;
     for (int64_t i = 0; i < n; i++)

@@ -86,7 +86,6 @@ uint64_t pl_module_bytes(const pl_backend *be, const pl_topology *t, int slot)
  * filled. */
 typedef struct making {
     pl_module *m;
-    const pl_shape *shape;
     const float *from;
     bool copies;         /* whether the backend uses copies; masters are not kept */
     size_t used, offset; /* offset: where the slot begins in a path's block */
@@ -129,11 +128,8 @@ pl_status pl_module_create(pl_backend *be, const pl_topology *t, int slot,
     const pl_shape *s = pl_topology_shape(t);
     const size_t n = (size_t)list_blocks(t, of, NULL);
     pl_module *m = pl_alloc(sizeof *m);
-    making k = {.m = m,
-                .shape = s,
-                .from = params,
-                .copies = model_has_copies(be),
-                .offset = of->offset};
+    making k = {
+        .m = m, .from = params, .copies = model_has_copies(be), .offset = of->offset};
     param_places places = {0};
     *out = NULL;
     m->be = be;
@@ -195,10 +191,7 @@ void pl_module_destroy(pl_module **module)
         m->be->ops->weight_destroy(m->be, &m->weights[i]);
     if (m->params)
         m->be->ops->release(m->be, m->params);
-    pl_free(m->weights);
-    pl_free(m->blocks);
-    pl_free(m->numbers);
-    pl_free(m);
+    pl_free_all(m->weights, m->blocks, m->numbers, m);
     *module = NULL;
 }
 
@@ -242,7 +235,6 @@ void pl_path_destroy(pl_path **path)
     pl_path *p = *path;
     if (!p)
         return;
-    pl_free(p->blocks);
-    pl_free(p);
+    pl_free_all(p->blocks, p);
     *path = NULL;
 }

@@ -15,16 +15,16 @@ typedef struct pl_module pl_module;
 uint64_t pl_module_bytes(const pl_backend *be, const pl_topology *t, int slot);
 /* Makes a module from the floats of one expert of the slot, in the host's memory.
  * Borrows the backend until destroy. */
-PL_MUST_CHECK pl_status pl_module_create(pl_backend *be, const pl_topology *t, int slot,
-                                         const float *params, pl_module **out);
+pl_status pl_module_create(pl_backend *be, const pl_topology *t, int slot,
+                           const float *params, pl_module **out);
 void pl_module_destroy(pl_module **module); /* accepts NULL */
 
 /* A path made of modules of one backend. Paths of one shape may use the same model and
  * the same step of a decoder, even if their topologies differ. */
 typedef struct pl_path pl_path;
 /* Makes a path from one module per slot of t. Borrows the modules until destroy. */
-PL_MUST_CHECK pl_status pl_path_create(const pl_topology *t, pl_module *const *modules,
-                                       pl_path **out);
+pl_status pl_path_create(const pl_topology *t, pl_module *const *modules,
+                         pl_path **out);
 void pl_path_destroy(pl_path **path); /* accepts NULL */
 
 PL_C_END

@@ -13,41 +13,17 @@
 
 enum { FAMILY_MAX = 1 << 12 }; /* the largest P in flat-moe-P and diloco-P */
 
-static const pl_shape laptop = {.vocab = 2048,
-                                .width = 128,
-                                .n_heads = 4,
-                                .n_kv_heads = 4,
-                                .head_size = 32,
-                                .ffn = 344,
-                                .n_blocks = 4,
-                                .context = 128,
-                                .tied = true,
-                                .rope_theta = 10000.0,
-                                .norm_eps = 1e-5};
-
-static const pl_shape base_150m = {.vocab = 32000,
-                                   .width = 896,
-                                   .n_heads = 16,
-                                   .n_kv_heads = 16,
-                                   .head_size = 64,
-                                   .ffn = 2368,
-                                   .n_blocks = 12,
-                                   .context = 1024,
-                                   .tied = true,
-                                   .rope_theta = 10000.0,
-                                   .norm_eps = 1e-5};
-
-static const pl_shape dense_1b = {.vocab = 32000,
-                                  .width = 2048,
-                                  .n_heads = 16,
-                                  .n_kv_heads = 16,
-                                  .head_size = 128,
-                                  .ffn = 5504,
-                                  .n_blocks = 24,
-                                  .context = 1024,
-                                  .tied = true,
-                                  .rope_theta = 10000.0,
-                                  .norm_eps = 1e-5};
+/* Capital letters: see pl_shape. There are as many kv heads as query heads. */
+#define PRESET_SHAPE(V, C, H, D, F, blocks, T)                                         \
+    {                                                                                  \
+        .vocab = V, .width = C, .n_heads = H, .n_kv_heads = H, .head_size = D,         \
+        .ffn = F, .n_blocks = blocks, .context = T, .tied = true,                      \
+        .rope_theta = 10000.0, .norm_eps = 1e-5                                        \
+    }
+static const pl_shape laptop = PRESET_SHAPE(2048, 128, 4, 32, 344, 4, 128);
+static const pl_shape base_150m = PRESET_SHAPE(32000, 896, 16, 64, 2368, 12, 1024);
+static const pl_shape dense_1b = PRESET_SHAPE(32000, 2048, 16, 128, 5504, 24, 1024);
+#undef PRESET_SHAPE
 
 /* X(name, shape, levels, private blocks, embed choice, head choice). A name that ends
  * in -P is a family: the user writes a number instead of P. */

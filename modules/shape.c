@@ -44,11 +44,10 @@ pl_status pl_shape_check(const pl_shape *shape)
     /* Row widths are ints in every operation. */
     int64_t heads = (int64_t)shape->n_heads + 2 * (int64_t)shape->n_kv_heads;
     if (heads * shape->head_size > EXTENT_MAX)
-        return pl_fail(
-            PL_ERR_CONFIG,
-            "n_heads %d with head_size %d make rows of q, k and v wider than %d; "
-            "reduce one of them",
-            shape->n_heads, shape->head_size, EXTENT_MAX);
+        return pl_fail(PL_ERR_CONFIG,
+                       "n_heads %d with head_size %d make rows of q, k and v wider "
+                       "than %d; reduce one of them",
+                       shape->n_heads, shape->head_size, EXTENT_MAX);
     if (!(shape->rope_theta > 0.0) || !isfinite(shape->rope_theta))
         return pl_fail(PL_ERR_CONFIG,
                        "rope_theta is %g; it must be positive, for example 10000",

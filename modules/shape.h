@@ -22,7 +22,7 @@ typedef struct pl_shape {
 
 /* ERR_CONFIG: the text has the number that is out of range, or the numbers that do not
  * fit together, and says what to change. */
-PL_MUST_CHECK pl_status pl_shape_check(const pl_shape *shape);
+pl_status pl_shape_check(const pl_shape *shape);
 
 /* Whether all numbers of the shapes are equal, so that one model can compute paths of
  * both shapes. */

@@ -202,11 +202,8 @@ void pl_topology_destroy(pl_topology **topology)
     pl_topology *t = *topology;
     if (!t)
         return;
-    pl_free(t->slots);
-    pl_free(t->first_module);
-    pl_free(t->tensors);
     pl_free_aligned(t->cell);
-    pl_free(t);
+    pl_free_all(t->slots, t->first_module, t->tensors, t);
     *topology = NULL;
 }
 
@@ -511,6 +508,28 @@ int pl_topology_ancestor_module(const pl_topology *t, const pl_descent *d,
     else if (choice != PL_CHOICE_COMMON)
         expert = ancestor(t, d, from->spec.experts, choice, expert);
     return from->first_module[slot] + expert;
+}
+
+/* ---- initial values ---- */
+/* The random numbers depend only on the seed and on the tensor's name. So all experts
+ * of a slot start equal, as in the paper (arXiv:2403.10616). A dense model and a
+ * mixture of the same shape start equal too, which makes their comparison fair. */
+void pl_tensor_init(const pl_tensor *tensor, uint64_t seed, float *values)
+{
+    size_t n = (size_t)tensor->rows * (size_t)tensor->cols;
+    float std = (float)tensor->init_std;
+    if (std > 0.0f)
+        pl_random_normals(seed, pl_stream(tensor->name, 0, 0), n, values);
+    for (size_t i = 0; i < n; i++)
+        values[i] = std > 0.0f ? std * values[i] : 1.0f;
+}
+
+void pl_topology_init(const pl_topology *t, int slot, uint64_t seed, float *params)
+{
+    const pl_slot *s = &t->slots[slot];
+    for (int i = s->first_tensor; i < s->first_tensor + s->n_tensors; i++)
+        pl_tensor_init(&t->tensors[i], seed,
+                       params + (t->tensors[i].offset - s->offset));
 }
 
 /* ---- cost ---- */

@@ -44,15 +44,14 @@ typedef struct pl_topology_spec {
 
 /* Parses e.g. "2x2" into n_levels and experts; the other fields stay as they are.
  * ERR_CONFIG. */
-PL_MUST_CHECK pl_status pl_topology_parse_levels(const char *text,
-                                                 pl_topology_spec *spec);
+pl_status pl_topology_parse_levels(const char *text, pl_topology_spec *spec);
 /* Returns the number of combinations of experts, including those that are left out;
  * INT_MAX if it does not fit into an int. */
 int pl_topology_spec_n_cells(const pl_topology_spec *spec);
 int pl_topology_spec_n_paths(const pl_topology_spec *spec);
 /* Parses e.g. "0,5,6,11" into private_block ("": no block). ERR_CONFIG. */
-PL_MUST_CHECK pl_status pl_topology_parse_private(const char *text, int n_blocks,
-                                                  pl_topology_spec *spec);
+pl_status pl_topology_parse_private(const char *text, int n_blocks,
+                                    pl_topology_spec *spec);
 
 typedef enum pl_slot_kind { PL_SLOT_EMBED, PL_SLOT_BLOCKS, PL_SLOT_HEAD } pl_slot_kind;
 
@@ -79,9 +78,8 @@ typedef struct pl_topology pl_topology;
 
 /* Makes a topology from copies of shape and spec. The text of ERR_CONFIG has the
  * numbers that do not fit, and says what to change. */
-PL_MUST_CHECK pl_status pl_topology_create(const pl_shape *shape,
-                                           const pl_topology_spec *spec,
-                                           pl_topology **out);
+pl_status pl_topology_create(const pl_shape *shape, const pl_topology_spec *spec,
+                             pl_topology **out);
 void pl_topology_destroy(pl_topology **topology);
 
 const pl_shape *pl_topology_shape(const pl_topology *t);
@@ -168,8 +166,7 @@ double pl_topology_flops_per_token(const pl_topology *t, int context, bool backw
  * NULL-terminated. A name that ends in P is a family (flat-moe-P, diloco-P) and is
  * called with a number in place of P. The text of ERR_CONFIG has the nearest name and
  * the list of all names. */
-PL_MUST_CHECK pl_status pl_preset(const char *name, pl_shape *shape,
-                                  pl_topology_spec *spec);
+pl_status pl_preset(const char *name, pl_shape *shape, pl_topology_spec *spec);
 const char *const *pl_preset_names(void);
 
 PL_C_END

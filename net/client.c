@@ -44,7 +44,7 @@ uint64_t pl_client_bytes_sent(const pl_client *client)
 {
     uint64_t sum = 0;
     for (int i = 0; i < client->n_homes; i++)
-        sum += pl_wire_bytes_sent(client->sockets[i]);
+        sum += pl_wire_counted(client->sockets[i])->bytes_sent;
     return sum;
 }
 

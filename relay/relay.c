@@ -397,9 +397,9 @@ done:
     staging_expire(&r.uploads, true);
     relay_uplink_destroy(&r.up);
     if (r.front)
-        report->bytes_received = pl_wire_bytes_received(r.front);
+        report->bytes_received = pl_wire_counted(r.front)->bytes_received;
     if (r.back)
-        report->bytes_sent += pl_wire_bytes_sent(r.back);
+        report->bytes_sent += pl_wire_counted(r.back)->bytes_sent;
     pl_wire_close(&r.front);
     pl_wire_close(&r.back);
     return status;

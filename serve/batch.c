@@ -63,7 +63,7 @@ pl_status pl_batch_create(pl_model *model, const pl_tokenizer *tokenizer, int vo
     pl_batch *b = pl_alloc(sizeof *b);
     *b = (pl_batch){
         .tokenizer = tokenizer, .vocab = vocab, .context = context, .n_slots = n_slots};
-    PL_TRY(pl_decoder_create_slots(model, n_slots, &b->decoder));
+    PL_TRY(pl_decoder_create(model, n_slots, &b->decoder));
     b->prefixes = prefix_cache_create(b->decoder, n_slots, vocab);
     PL_TRY(pl_chooser_create(pl_tokenizer_vocab(tokenizer), &b->chooser));
     PL_TRY(pl_try_alloc((size_t)n_slots * (size_t)vocab * sizeof(float), "logits",

@@ -34,16 +34,16 @@ pl_status pl_generate(const pl_generator *generator, const int32_t *prompt,
     PL_TRY(pl_chooser_create(pl_tokenizer_vocab(generator->tokenizer), &chooser));
     PL_TRY(pl_try_alloc((size_t)generator->vocab * sizeof(float), "logits", &logits));
     double start = pl_now();
-    pl_decoder_reset(generator->decoder);
-    PL_TRY(pl_decoder_feed(generator->decoder, prompt, n_prompt, logits));
+    pl_decoder_clear(generator->decoder, 0);
+    PL_TRY(pl_decoder_prefill(generator->decoder, 0, prompt, n_prompt, logits));
     s.result.prompt_seconds = pl_now() - start;
     for (;;) {
-        int room = generator->context - pl_decoder_position(generator->decoder);
+        int room = generator->context - pl_decoder_length(generator->decoder, 0);
         PL_TRY(sequence_take(&s, chooser, logits, room));
         /* the last token is not fed, because no further logits are needed */
         if (s.ended)
             break;
-        PL_TRY(pl_decoder_feed(generator->decoder, &s.token, 1, logits));
+        PL_TRY(pl_decoder_prefill(generator->decoder, 0, &s.token, 1, logits));
     }
     s.result.decode_seconds = pl_now() - start - s.result.prompt_seconds;
     *out = s.result;

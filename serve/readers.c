@@ -27,7 +27,7 @@ pl_status pl_readers_add(pl_readers *r, int path)
     r->numbers[at] = path;
     pl_status status;
     PL_TRY(pl_module_pool_open(r->pool, &source, &r->paths[at]));
-    PL_TRY(pl_decoder_create(r->model, &r->decoders[at]));
+    PL_TRY(pl_decoder_create(r->model, 1, &r->decoders[at]));
     pl_decoder_use(r->decoders[at], 0, pl_pooled_path_table(r->paths[at]));
 done:
     if (status != PL_OK) {

@@ -206,8 +206,9 @@ static size_t write_status(hub *h, int n_workers, pl_buf *out)
     pl_json_set_int(o, "epoch", (int64_t)h->tasks.epoch);
     pl_json_set_int(o, "uptime_seconds", (now - h->started_ms) / 1000);
     pl_json_set_int(o, "ttl_ms", h->options->ttl_ms);
-    pl_json_set_int(o, "messages_dropped", (int64_t)pl_wire_dropped(h->socket));
-    pl_json_set_int(o, "messages_refused", (int64_t)pl_wire_refused(h->socket));
+    const pl_wire_counts *wire = pl_wire_counted(h->socket);
+    pl_json_set_int(o, "messages_dropped", (int64_t)wire->dropped);
+    pl_json_set_int(o, "messages_refused", (int64_t)wire->refused);
     pl_json_set_bool(o, "homes_ready", hub_homes_ready(h));
     pl_json_set_int(o, "leases_granted", (int64_t)h->tasks.n_granted);
     pl_json_set_int(o, "leases_expired", (int64_t)h->tasks.n_expired);

@@ -222,10 +222,10 @@ static void store_rows(const backward *w, size_t at, const float *x, float scale
 static void backward_block(backward *w, int h, int i0)
 {
     const shape *s = &w->s;
-    const size_t at = out_at(s, 0, 0, h), stride = out_stride(s);
+    const size_t at = head_at(s, h), stride = out_stride(s);
     const float *lse = w->lse + (size_t)h * (size_t)s->row;
     const int n_rows = s->T - i0 < QB ? s->T - i0 : QB;
-    copy_rows(s, w->q_rows, w->qkv, head_at(s, 0, h), s->stride, i0, QB);
+    copy_rows(s, w->q_rows, w->qkv, head_at(s, h), s->stride, i0, QB);
     copy_rows(s, w->dout_rows, w->dout, at, stride, i0, QB);
     turn_rows(s, w->q_turned, w->q_rows);
     turn_rows(s, w->dout_turned, w->dout_rows);
@@ -246,7 +246,7 @@ static void backward_block(backward *w, int h, int i0)
         backward_keys(w, i0, n_rows, PL_BF16);
     else
         backward_keys(w, i0, n_rows, PL_F32);
-    store_rows(w, head_at(s, 0, h) + (size_t)i0 * s->stride, w->dq, s->scale, n_rows);
+    store_rows(w, head_at(s, h) + (size_t)i0 * s->stride, w->dq, s->scale, n_rows);
 }
 
 static void backward_task(const backward *w, int b, int g)
@@ -266,8 +266,8 @@ static void backward_task(const backward *w, int b, int g)
         text.out = act_in(w->out, at * out_stride(s), s->type);
         text.lse = w->lse + row * (size_t)s->H + (size_t)begin;
 
-        const size_t k_at = head_at(s, 0, s->H + g);
-        const size_t v_at = head_at(s, 0, s->H + s->G + g);
+        const size_t k_at = head_at(s, s->H + g);
+        const size_t v_at = head_at(s, s->H + s->G + g);
         copy_rows(s, text.keys, text.qkv, k_at, s->stride, 0, s->Tp);
         copy_rows(s, text.values, text.qkv, v_at, s->stride, 0, s->Tp);
         text.key_pairs = pair_rows(s, text.key_pairs, text.keys, s->Tp);

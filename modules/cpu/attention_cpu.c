@@ -233,9 +233,9 @@ static void forward_block(forward *f, int h, int i0)
     rows.T -= f->first;
     float *lse =
         f->lse == NULL ? NULL : f->lse + (size_t)h * (size_t)s->row + (size_t)i0;
-    const target t = {.at = out_at(&rows, 0, row, h),
+    const target t = {.at = (size_t)row * out_stride(s) + head_at(s, h),
                       .n_rows = s->T - i0 < QB ? s->T - i0 : QB};
-    copy_rows(&rows, f->q_rows, f->qkv, head_at(&rows, 0, h), s->stride, row, QB);
+    copy_rows(&rows, f->q_rows, f->qkv, head_at(&rows, h), s->stride, row, QB);
     turn_rows(s, f->q_turned, f->q_rows);
     if (s->type == PL_BF16)
         forward_keys(f, lse, t, i0, PL_BF16);
@@ -298,7 +298,7 @@ void OP(attention_forward)(pl_backend *be, pl_act *out, float *lse, const pl_act
                          .qkv = qkv,
                          .texts = texts,
                          .from = {qkv, qkv},
-                         .at = {head_at(&s, 0, H), head_at(&s, 0, H + G)},
+                         .at = {head_at(&s, H), head_at(&s, H + G)},
                          .next_b = (size_t)T * s.stride,
                          .stride = s.stride};
     forward_all(be, &job);

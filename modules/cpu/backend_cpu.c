@@ -64,8 +64,8 @@ static void detect(cpu_isa isa[PL_ISA_COUNT])
 }
 #endif
 
-pl_status cpu_backend_create_isa(const pl_backend_options *options, const char *isa,
-                                 pl_backend **out)
+pl_status cpu_backend_create(const pl_backend_options *options, const char *isa,
+                             pl_backend **out)
 {
     const char *precision = options->precision ? options->precision : "auto";
     const bool is_auto = strcmp(precision, "auto") == 0;
@@ -130,11 +130,6 @@ pl_status cpu_backend_create_isa(const pl_backend_options *options, const char *
              is_int8 ? "int8 " : "", arithmetic, chosen.name, products->text);
     *out = &self->backend;
     return PL_OK;
-}
-
-pl_status cpu_backend_create(const pl_backend_options *options, pl_backend **out)
-{
-    return cpu_backend_create_isa(options, "auto", out);
 }
 
 void cpu_backend_destroy(pl_backend **backend)

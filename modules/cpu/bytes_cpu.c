@@ -115,12 +115,13 @@ ALWAYS_INLINE vfloat add_group(vfloat sum, const group *g, packed u)
 {
     return sum + (vfloat)_mm512_cvtepi32_ps(whole_products(g, u)) * g->step;
 }
-#elif defined(__AVX2__)
+#else
 typedef const uint8_t *packed;
 ALWAYS_INLINE packed load_group(const uint8_t *u)
 {
     return u;
 }
+#if defined(__AVX2__)
 ALWAYS_INLINE __m256i products_of_16(const int8_t *q, const uint8_t *u)
 {
     return _mm256_madd_epi16(
@@ -135,11 +136,6 @@ ALWAYS_INLINE vfloat add_group(vfloat sum, const group *g, packed u)
     return sum + (vfloat)_mm256_cvtepi32_ps(whole) * g->step;
 }
 #else
-typedef const uint8_t *packed;
-ALWAYS_INLINE packed load_group(const uint8_t *u)
-{
-    return u;
-}
 /* Adds the sum of a group to the first lane. */
 ALWAYS_INLINE vfloat add_group(vfloat sum, const group *g, packed u)
 {
@@ -149,6 +145,7 @@ ALWAYS_INLINE vfloat add_group(vfloat sum, const group *g, packed u)
     sum[0] += (float)whole * g->step;
     return sum;
 }
+#endif
 #endif
 
 ALWAYS_INLINE void dot_tile(vfloat sums[TILE][LANES], int at, const group *x,

@@ -57,17 +57,11 @@ static inline shape make_shape(pl_type type, int B, int T, int H, int G, int D)
                    .scale = 1.0f / sqrtf((float)D)};
 }
 
-/* Returns the index in qkv of a head's first element at position 0; k heads follow the
- * H query heads. */
-static inline size_t head_at(const shape *s, int b, int head)
+/* Returns the index in a row of qkv of a head's first element; k heads follow the H
+ * query heads. */
+static inline size_t head_at(const shape *s, int head)
 {
-    return (size_t)b * (size_t)s->T * s->stride + (size_t)head * (size_t)s->D;
-}
-/* Returns the index of head h at position t in out and dout [B,T,H*D]. */
-static inline size_t out_at(const shape *s, int b, int t, int h)
-{
-    return (((size_t)b * (size_t)s->T + (size_t)t) * (size_t)s->H + (size_t)h) *
-           (size_t)s->D;
+    return (size_t)head * (size_t)s->D;
 }
 static inline size_t out_stride(const shape *s)
 {
@@ -80,7 +74,6 @@ static inline size_t out_stride(const shape *s)
 static inline shape text_shape(const shape *s, int n)
 {
     shape text = *s;
-    text.B = 1;
     text.T = n;
     text.Tp = padded_positions(n);
     return text;

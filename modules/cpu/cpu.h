@@ -12,6 +12,9 @@ PL_C_BEGIN
  *   computed in fp16;
  * - else f32.
  *
+ * `isa` is the instruction set of the kernels: "auto" (the newest), or, in tests, a
+ * name of base/isa.h that is not newer than pl_isa_newest().
+ *
  * Only one thread at a time may use a backend. ERR_CONFIG: the precision is unknown, or
  * n_threads < 1. ERR_UNSUPPORTED: the text names the instructions or the library that
  * is missing.
@@ -28,14 +31,8 @@ PL_C_BEGIN
  * makes it load better kernels (gemm_blas.c). The device text names the kernels.
  * PATHLOOM_CPU (base/isa.h) limits the instruction set of all kernels, also of those of
  * OpenBLAS and oneDNN. */
-PL_MUST_CHECK pl_status cpu_backend_create(const pl_backend_options *options,
-                                           pl_backend **out);
+pl_status cpu_backend_create(const pl_backend_options *options, const char *isa,
+                             pl_backend **out);
 void cpu_backend_destroy(pl_backend **backend);
-
-/* Creates the same backend with the kernels of a given instruction set: "auto" (the
- * newest), or a name of base/isa.h that is not newer than pl_isa_newest().
- * Tests and measurements use this function. */
-PL_MUST_CHECK pl_status cpu_backend_create_isa(const pl_backend_options *options,
-                                               const char *isa, pl_backend **out);
 
 PL_C_END

@@ -37,7 +37,7 @@ bool gemm_has_f16(void);
  * build has no OpenBLAS. The library is loaded by the first call. ERR_UNSUPPORTED: the
  * build has no library for this type, the library is not installed, or the machine
  * cannot run it. */
-PL_MUST_CHECK pl_status gemm_open(pl_type type, int n_threads, gemm **out);
+pl_status gemm_open(pl_type type, int n_threads, gemm **out);
 
 /* A block of memory that grows when needed and never shrinks. When it grows, its
  * contents are lost. After ERR_NOMEM the block is freed. */
@@ -45,20 +45,19 @@ typedef struct cpu_block {
     void *data;
     size_t bytes;
 } cpu_block;
-PL_MUST_CHECK pl_status cpu_block_grow(cpu_block *block, size_t bytes,
-                                       const char *what);
+pl_status cpu_block_grow(cpu_block *block, size_t bytes, const char *what);
 
 /* These functions open oneDNN (gemm_dnnl.c) and OpenBLAS (gemm_blas.c). No other file
  * calls the two libraries. */
-PL_MUST_CHECK pl_status gemm_dnnl_open(pl_type type, int n_threads, gemm **out);
-PL_MUST_CHECK pl_status gemm_blas_open(int n_threads, gemm **out);
+pl_status gemm_dnnl_open(pl_type type, int n_threads, gemm **out);
+pl_status gemm_blas_open(int n_threads, gemm **out);
 
 /* Products of bf16 matrices for a processor without bf16 instructions, or a build
  * without a library for bf16. The library for f32 computes these products in f32.
  * ERR_UNSUPPORTED if the build has no library for f32. */
-PL_MUST_CHECK pl_status gemm_wide_open(int n_threads, gemm **out);
+pl_status gemm_wide_open(int n_threads, gemm **out);
 
 /* Multiplies f32 matrices in fp16 by our own tiles. The processor must have
  * AVX512-FP16, which the caller has checked. ERR_UNSUPPORTED if the compiler did not
  * support these instructions. */
-PL_MUST_CHECK pl_status gemm_f16_open(int n_threads, gemm **out);
+pl_status gemm_f16_open(int n_threads, gemm **out);

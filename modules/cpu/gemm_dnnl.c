@@ -222,32 +222,22 @@ done:
     return status;
 }
 
-/* oneDNN's function takes a pointer that is not const, although it only reads
- * sources. */
-static dnnl_status_t set_source(dnnl_memory_t memory, const void *data)
-{
-    union {
-        const void *in;
-        void *out;
-    } unconst = {.in = data};
-    return dnnl.dnnl_memory_set_data_handle(memory, unconst.out);
-}
-
 static pl_status run_share(const gemm_dnnl *g, const gemm_call *call, gemm_share *share,
                            char *c, const char *a, const char *b, char *scratch)
 {
     const size_t first = (size_t)share->first;
     const size_t a_at = call->kind == GEMM_TN ? first : first * (size_t)call->K;
     dnnl_memory_t *memory = share->memory;
-    PL_CHECK(check_dnnl(set_source(memory[ARG_A], a + a_at * pl_type_bytes(g->type)),
-                        "take a matrix"));
-    PL_CHECK(check_dnnl(set_source(memory[ARG_B], b), "take a matrix"));
-    PL_CHECK(check_dnnl(
-        dnnl.dnnl_memory_set_data_handle(
-            memory[ARG_C], c + first * (size_t)call->N * pl_type_bytes(call->c_type)),
-        "take a matrix"));
-    PL_CHECK(check_dnnl(dnnl.dnnl_memory_set_data_handle(memory[ARG_SCRATCH], scratch),
-                        "take the scratchpad"));
+    const void *const at[N_ARGS] = {[ARG_A] = a + a_at * pl_type_bytes(g->type),
+                                    [ARG_B] = b,
+                                    [ARG_C] = c + first * (size_t)call->N *
+                                                      pl_type_bytes(call->c_type),
+                                    [ARG_SCRATCH] = scratch};
+    /* oneDNN takes pointers that are not const, although it only reads a and b */
+    for (int i = 0; i < N_ARGS; i++)
+        PL_CHECK(check_dnnl(
+            dnnl.dnnl_memory_set_data_handle(memory[i], (void *)(uintptr_t)at[i]),
+            i == ARG_SCRATCH ? "take the scratchpad" : "take a matrix"));
     const dnnl_exec_arg_t args[N_ARGS] = {{DNNL_ARG_SRC, memory[ARG_A]},
                                           {DNNL_ARG_WEIGHTS, memory[ARG_B]},
                                           {DNNL_ARG_DST, memory[ARG_C]},

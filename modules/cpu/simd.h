@@ -160,22 +160,13 @@ ALWAYS_INLINE void v_transpose(vfloat row[LANES])
 }
 #endif
 
-/* Returns a vector whose lane i is the sum (or the largest value) of row i. The rows
- * are overwritten. */
+/* Returns a vector whose lane i is the sum of row i. The rows are overwritten. */
 ALWAYS_INLINE vfloat v_sum_rows(vfloat row[LANES])
 {
     v_transpose(row);
     for (int half = LANES / 2; half > 0; half /= 2)
         for (int i = 0; i < half; i++)
             row[i] += row[i + half];
-    return row[0];
-}
-ALWAYS_INLINE vfloat v_largest_rows(vfloat row[LANES])
-{
-    v_transpose(row);
-    for (int half = LANES / 2; half > 0; half /= 2)
-        for (int i = 0; i < half; i++)
-            row[i] = v_max(row[i], row[i + half]);
     return row[0];
 }
 

@@ -32,4 +32,4 @@ typedef struct blas {
 
 /* ERR_UNSUPPORTED: the text says that the library or one of its functions is missing.
  * The library stays loaded until the process ends. */
-PL_MUST_CHECK pl_status blas_load(blas *out);
+pl_status blas_load(blas *out);

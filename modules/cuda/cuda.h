@@ -13,8 +13,7 @@ PL_C_BEGIN
 /* ERR_UNSUPPORTED: there is no driver, no device or no cuBLAS; the device's compute
  * capability is below 8.0; or the precision is f32. ERR_CONFIG: no
  * device has this number. Only one thread at a time may use a backend. */
-PL_MUST_CHECK pl_status cuda_backend_create(const pl_backend_options *options,
-                                            pl_backend **out);
+pl_status cuda_backend_create(const pl_backend_options *options, pl_backend **out);
 void cuda_backend_destroy(pl_backend **backend);
 /* Whether the driver lists at least one device. The backend may still be unable to use
  * it. */

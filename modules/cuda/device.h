@@ -124,15 +124,14 @@ static inline unsigned blocks_for(size_t n, size_t size)
 
 /* Turns an error code of CUDA into a status: PL_OK, ERR_NOMEM if memory ran out, else
  * ERR_DEVICE. The error text has `what`, the work that failed, and CUDA's own text. */
-PL_MUST_CHECK pl_status device_check(cudaError_t error, const char *what);
+pl_status device_check(cudaError_t error, const char *what);
 
 /* Zeroes memory that will hold results of cuBLAS. Call this once, when the memory is
  * allocated; the stream executes the zeroing. Without this, compute-sanitizer's
  * initcheck reports errors where kernels read such memory, because it does not see all
  * writes of a library's kernels. The emulation does not zero the memory: it knows what
  * a product wrote, and zeros would hide memory that was never written. */
-PL_MUST_CHECK pl_status device_clear_for_libraries(void *memory, size_t bytes,
-                                                   cudaStream_t stream);
+pl_status device_clear_for_libraries(void *memory, size_t bytes, cudaStream_t stream);
 
 /* Waits for the stream. Returns the failure of any work that was launched before. */
-PL_MUST_CHECK pl_status device_sync(cudaStream_t stream, const char *what);
+pl_status device_sync(cudaStream_t stream, const char *what);

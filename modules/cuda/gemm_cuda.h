@@ -29,13 +29,11 @@ typedef struct gemm_call {
 } gemm_call;
 
 /* Opens cuBLASLt, and clears its workspace on the stream. */
-PL_MUST_CHECK pl_status gemm_cuda_open(cudaStream_t stream, cuda_gemm **out);
+pl_status gemm_cuda_open(cudaStream_t stream, cuda_gemm **out);
 void gemm_cuda_close(cuda_gemm **gemm);
 /* Runs a product asynchronously. The first call with a shape allocates memory.
  * ERR_DEVICE if cuBLASLt refuses the product. */
-PL_MUST_CHECK pl_status gemm_cuda_run(cuda_gemm *gemm, const gemm_call *call,
-                                      cudaStream_t stream);
+pl_status gemm_cuda_run(cuda_gemm *gemm, const gemm_call *call, cudaStream_t stream);
 /* Writes the name and version of the library, and a hash of the algorithms that it
  * chooses here, for example "cublas 13.0.2 4f1c". */
-PL_MUST_CHECK pl_status gemm_cuda_describe(const cuda_gemm *gemm, char *text,
-                                           size_t bytes);
+pl_status gemm_cuda_describe(const cuda_gemm *gemm, char *text, size_t bytes);

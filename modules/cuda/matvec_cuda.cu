@@ -109,16 +109,9 @@ template <int N> static void multiply(pl_backend *be, const matvec_call *c)
 void cuda_matvec(pl_backend *be, pl_act *out, float *wide, const pl_act *x,
                  const pl_weight *w, int N)
 {
-    matvec_call c = {};
-    c.copy = w->copy;
-    c.bytes = w->bytes;
-    c.scales = w->scales;
-    c.stride = w->bytes ? cuda_bytes_stride(w->I) : (size_t)w->I;
-    c.O = w->O;
-    c.I = w->I;
-    c.x = cuda_acts(x);
-    c.out = cuda_acts(out);
-    c.wide = wide;
+    const size_t stride = w->bytes ? cuda_bytes_stride(w->I) : (size_t)w->I;
+    const matvec_call c = {cuda_acts(x), w->copy, w->bytes,       w->scales, stride,
+                           w->O,         w->I,    cuda_acts(out), wide};
     if (N == 1)
         multiply<1>(be, &c);
     else if (N == 2)

@@ -164,16 +164,9 @@ template <int TILES> static void multiply_tiles(pl_backend *be, const rows_call 
 void cuda_rows(pl_backend *be, pl_act *out, float *wide, const pl_act *x,
                const pl_weight *w, int N)
 {
-    rows_call c = {};
-    c.x = cuda_acts(x);
-    c.bytes = w->bytes;
-    c.scales = w->scales;
-    c.stride = cuda_bytes_stride(w->I);
-    c.N = N;
-    c.O = w->O;
-    c.I = w->I;
-    c.out = cuda_acts(out);
-    c.wide = wide;
+    const rows_call c = {
+        cuda_acts(x), w->bytes,       w->scales, cuda_bytes_stride(w->I), N, w->O,
+        w->I,         cuda_acts(out), wide};
     if (N <= 8)
         multiply_tiles<1>(be, &c);
     else if (N <= 16)

@@ -20,13 +20,13 @@ struct device_transit {
 
 /* transit_close may be called even if transit_open failed. All copies must have
  * finished before it is called. */
-PL_MUST_CHECK pl_status transit_open(device_transit *transit);
+pl_status transit_open(device_transit *transit);
 void transit_close(device_transit *transit);
-PL_MUST_CHECK pl_status transit_upload(device_transit *transit, cudaStream_t stream,
-                                       void *device, const void *host, size_t bytes);
-PL_MUST_CHECK pl_status transit_download(device_transit *transit, cudaStream_t stream,
-                                         void *host, const void *device, size_t bytes);
-PL_MUST_CHECK pl_status transit_post(device_transit *transit, cudaStream_t stream,
-                                     int number, const void *device, size_t bytes);
-PL_MUST_CHECK pl_status transit_collect(const device_transit *transit, int number,
-                                        void *host, size_t bytes);
+pl_status transit_upload(device_transit *transit, cudaStream_t stream, void *device,
+                         const void *host, size_t bytes);
+pl_status transit_download(device_transit *transit, cudaStream_t stream, void *host,
+                           const void *device, size_t bytes);
+pl_status transit_post(device_transit *transit, cudaStream_t stream, int number,
+                       const void *device, size_t bytes);
+pl_status transit_collect(const device_transit *transit, int number, void *host,
+                          size_t bytes);

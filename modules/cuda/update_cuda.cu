@@ -34,14 +34,11 @@ static_assert(sizeof(update_piece) == CUDA_PIECE_BYTES,
               "the memory plan counts CUDA_PIECE_BYTES for each piece");
 
 struct pl_update {
-    float *params, *grads, *moments, *seconds; /* seconds: the second moments */
-    size_t n_params;
-    double *squares, *parts; /* parts: [CUDA_SUM_BLOCKS] sums of the blocks */
+    pl_update_plan plan;
+    float *seconds; /* the second moments */
+    double *parts;  /* [CUDA_SUM_BLOCKS] sums of the blocks */
     update_piece *pieces;
     unsigned n_pieces;
-    pl_weight *const *weights; /* `weights` and `runs` are lists in the host's memory */
-    const pl_update_run *runs;
-    int n_runs;
     float *work; /* scratch memory for Muon */
 };
 
@@ -96,22 +93,22 @@ static __device__ __forceinline__ void step_some(const pl_update *u,
     const size_t at = piece->at + i, second = piece->second + i;
     const float decay = piece->decay ? s->adam.weight_decay : 0.0f;
     float p[V], m[V], v[V], g[V];
-    load_floats<V>(p, u->params + at);
-    load_floats<V>(m, u->moments + at);
+    load_floats<V>(p, u->plan.params + at);
+    load_floats<V>(m, u->plan.moments + at);
     load_floats<V>(v, u->seconds + second);
-    load_floats<V>(g, u->grads + at);
+    load_floats<V>(g, u->plan.grads + at);
 #pragma unroll
     for (int k = 0; k < V; k++) {
         step_one(&p[k], &m[k], &v[k], g[k] * factor, s, decay);
         g[k] = 0.0f;
     }
-    store_floats<V>(u->params + at, p);
-    store_floats<V>(u->moments + at, m);
+    store_floats<V>(u->plan.params + at, p);
+    store_floats<V>(u->plan.moments + at, m);
     store_floats<V>(u->seconds + second, v);
     if (piece->copy)
         store_acts<V>(piece->copy + i, p);
     else
-        store_floats<V>(u->grads + at, g);
+        store_floats<V>(u->plan.grads + at, g);
 }
 
 /* Computes the same factor as pl_host_update_apply. */
@@ -130,19 +127,19 @@ static __global__ void __launch_bounds__(UPDATE_THREADS)
         sum += u.parts[i];
     sum = block_sum<UPDATE_THREADS>(sum, scratch);
     if (blockIdx.x == 0 && threadIdx.x == 0)
-        *u.squares = sum;
+        *u.plan.squares = sum;
     const update_piece piece = u.pieces[blockIdx.x];
     if (!isfinite(sum)) {
         for (unsigned i = threadIdx.x; i < piece.n && !piece.copy; i += UPDATE_THREADS)
-            u.grads[piece.at + i] = 0.0f;
+            u.plan.grads[piece.at + i] = 0.0f;
         return; /* all blocks return */
     }
     const pl_step_numbers s = *numbers;
     const float factor = clip_factor(sum, s.clip);
     if (piece.muon) {
         for (unsigned i = threadIdx.x; i < piece.n; i += UPDATE_THREADS)
-            muon_momentum(u.moments + piece.at + i, u.grads + piece.at + i,
-                          u.grads[piece.at + i] * factor);
+            muon_momentum(u.plan.moments + piece.at + i, u.plan.grads + piece.at + i,
+                          u.plan.grads[piece.at + i] * factor);
         return;
     }
     const unsigned wide = piece.wide ? piece.n / ACTS_WIDE * ACTS_WIDE : 0;
@@ -156,11 +153,10 @@ static __global__ void __launch_bounds__(UPDATE_THREADS)
 /* ---- pieces ---- */
 
 /* Returns where the compute copy of the run begins, or NULL if it is in no weight. */
-static act *copy_of(const pl_update_run *run, pl_weight *const *weights,
-                    const float *params)
+static act *copy_of(const pl_update_run *run, const pl_update_plan *plan)
 {
-    const pl_weight *w = run->weight >= 0 ? weights[run->weight] : NULL;
-    return w ? w->copy + (params + run->offset - w->master) : NULL;
+    const pl_weight *w = run->weight >= 0 ? plan->weights[run->weight] : NULL;
+    return w ? w->copy + (plan->params + run->offset - w->master) : NULL;
 }
 
 /* Returns the number of pieces; writes them to `out` unless it is NULL. */
@@ -169,7 +165,7 @@ static unsigned cut_pieces(const pl_update_plan *plan, update_piece *out)
     unsigned n = 0;
     for (int r = 0; r < plan->n_runs; r++) {
         const pl_update_run *run = &plan->runs[r];
-        act *copy = copy_of(run, plan->weights, plan->params);
+        act *copy = copy_of(run, plan);
         for (size_t i = 0; i < run->n; n++) {
             update_piece piece = {};
             piece.at = run->offset + i;
@@ -217,15 +213,8 @@ pl_status cuda_update_create(pl_backend *be, const pl_update_plan *plan,
 {
     *out = NULL;
     pl_update *u = static_cast<pl_update *>(pl_alloc(sizeof *u));
-    u->params = plan->params;
-    u->grads = plan->grads;
-    u->moments = plan->moments;
+    u->plan = *plan;
     u->seconds = plan->moments + pl_second_moments(plan->n_params);
-    u->n_params = plan->n_params;
-    u->squares = plan->squares;
-    u->weights = plan->weights;
-    u->runs = plan->runs;
-    u->n_runs = plan->n_runs;
     const pl_status status = place(cuda_self(be), plan, u);
     if (status != PL_OK)
         cuda_update_destroy(be, &u);
@@ -253,19 +242,19 @@ void cuda_sum_losses(pl_backend *be, double *sum, const float *loss, int N,
 void cuda_update_apply(pl_backend *be, pl_update *update, const float *loss, int N,
                        const pl_step_numbers *numbers)
 {
+    const pl_update_plan *plan = &update->plan;
     const unsigned blocks =
-        min((unsigned)CUDA_SUM_BLOCKS, blocks_for(update->n_params, UPDATE_THREADS));
+        min((unsigned)CUDA_SUM_BLOCKS, blocks_for(plan->n_params, UPDATE_THREADS));
     PL_LAUNCH(update_squares_kernel, blocks, UPDATE_THREADS, 0, cuda_stream(be),
-              update->parts, update->grads, update->n_params, loss, N);
+              update->parts, plan->grads, plan->n_params, loss, N);
     PL_LAUNCH(update_step_kernel, update->n_pieces, UPDATE_THREADS, 0, cuda_stream(be),
               *update, blocks, numbers);
-    const muon_rates rates = {0.0f, 0.0f, numbers, update->squares};
-    for (int i = 0; i < update->n_runs; i++) {
-        const pl_update_run *run = &update->runs[i];
+    const muon_rates rates = {0.0f, 0.0f, numbers, plan->squares};
+    for (int i = 0; i < plan->n_runs; i++) {
+        const pl_update_run *run = &plan->runs[i];
         if (run->rows > 0)
-            cuda_muon_step(be, update->params + run->offset,
-                           update->grads + run->offset,
-                           copy_of(run, update->weights, update->params), update->work,
+            cuda_muon_step(be, plan->params + run->offset, plan->grads + run->offset,
+                           copy_of(run, plan), update->work,
                            pl_update_run_matrices(run), run->rows, run->cols, &rates);
     }
 }

@@ -9,8 +9,7 @@
 #include "modules/backend.h"
 PL_C_BEGIN
 
-PL_MUST_CHECK pl_status ref_backend_create(const pl_backend_options *options,
-                                           pl_backend **out);
+pl_status ref_backend_create(const pl_backend_options *options, pl_backend **out);
 void ref_backend_destroy(pl_backend **backend);
 
 static inline float *ref_floats(pl_act *acts)

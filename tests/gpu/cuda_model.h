@@ -159,7 +159,7 @@ static inline std::vector<float> read_steps(const char *backend, const char *pre
     pl_model *model = open_model(t, backend, precision, &be);
     pl_decoder *decoder;
     std::vector<float> logits(SLOTS * VOCABULARY), all;
-    check(pl_decoder_create_slots(model, SLOTS, &decoder));
+    check(pl_decoder_create(model, SLOTS, &decoder));
     for (int s = 0; s < SLOTS; s++) {
         const int32_t prompt[] = {s, s + 1, 2 * s, 3, s * s};
         check(pl_decoder_prefill(decoder, s, prompt, 1 + s, logits.data()));

@@ -120,7 +120,7 @@ static pl_status open_decoding(decoding *d, pl_backend *be, const pl_shape *shap
     for (int i = 0; i < n; i++)
         d->tokens[i] =
             (int32_t)(pl_random_u32(1, 2, (uint64_t)i) % (uint32_t)shape->vocab);
-    return pl_decoder_create_slots(d->model, d->n_slots, &d->decoder);
+    return pl_decoder_create(d->model, d->n_slots, &d->decoder);
 }
 
 /* Measures how many seconds it takes to read the prompt into `slot`. */

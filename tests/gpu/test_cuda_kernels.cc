@@ -48,7 +48,7 @@ static void read_along(pl_model *model, outcome *out)
     for (size_t i = 0; i < tokens.size(); i++)
         tokens[i] = (int32_t)(i * i + 3) % VOCABULARY;
     out->logits.resize(2 * VOCABULARY);
-    check(pl_decoder_create_slots(model, 2, &decoder));
+    check(pl_decoder_create(model, 2, &decoder));
     check(pl_decoder_prefill(decoder, 0, tokens.data(), FIRST, out->logits.data()));
     check(pl_decoder_prefill(decoder, 0, tokens.data() + FIRST, SECOND,
                              out->logits.data()));
@@ -131,7 +131,7 @@ static std::vector<float> read_paths(const char *precision, bool together)
     }
     pl_path *paths[PATHS];
     std::vector<float> logits(PATHS * VOCABULARY), all;
-    check(pl_decoder_create_slots(model, PATHS, &decoder));
+    check(pl_decoder_create(model, PATHS, &decoder));
     for (int p = 0; p < PATHS; p++) {
         std::vector<pl_module *> of;
         for (int slot = 0; slot < pl_topology_n_slots(t); slot++)
@@ -372,7 +372,7 @@ static void expect_decoding_planned(const char *precision)
     pl_model *model = new_model(be, t, extents);
     std::vector<float> logits((size_t)SLOTS * VOCABULARY_SMALL);
     std::vector<int32_t> slots(SLOTS), tokens(SLOTS, 3), prompt(CONTEXT - 1, 5);
-    check(pl_decoder_create_slots(model, SLOTS, &decoder));
+    check(pl_decoder_create(model, SLOTS, &decoder));
     (void)emulation_n_allocations(&before);
     for (int i = 0; i < SLOTS; i++)
         slots[(size_t)i] = i;

@@ -80,9 +80,9 @@ PL_TEST(messages_go_there_and_back)
     assert_ok(pl_wire_send_to(pair.server, &peer, &got));
     await_message(pair.client, NULL, &got);
     assert_int_equal(got.data.len, 0);
-    assert_true(pl_wire_bytes_sent(pair.client) == 64 + 9 + 3);
-    assert_true(pl_wire_bytes_received(pair.client) == 64 + 9);
-    assert_true(pl_wire_dropped(pair.server) == 0);
+    assert_true(pl_wire_counted(pair.client)->bytes_sent == 64 + 9 + 3);
+    assert_true(pl_wire_counted(pair.client)->bytes_received == 64 + 9);
+    assert_true(pl_wire_counted(pair.server)->dropped == 0);
 }
 
 PL_TEST(the_largest_message_passes_and_a_larger_one_is_our_error)
@@ -261,7 +261,7 @@ static void expect_dropped(pl_socket *server, void *stranger, uint64_t n)
     assert_ok(status);
     assert_true(got.request == 7); /* no other message came before this one */
     assert_int_equal(got.data.len, 3);
-    assert_true(pl_wire_dropped(server) == n);
+    assert_true(pl_wire_counted(server)->dropped == n);
     assert_int_equal(pl_wire_recv(server, &peer, &got), PL_ERR_TIMEOUT);
 }
 

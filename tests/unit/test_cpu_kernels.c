@@ -28,7 +28,7 @@ static pl_backend *open_variant(const variant *v, int n_threads)
     const pl_backend_options options = {
         .name = "cpu", .n_threads = n_threads, .precision = v->precision};
     pl_backend *be;
-    const pl_status status = cpu_backend_create_isa(&options, v->isa, &be);
+    const pl_status status = cpu_backend_create(&options, v->isa, &be);
     assert_true(status == PL_OK || status == PL_ERR_UNSUPPORTED);
     /* if a library is not installed, the test must not pass by testing less */
     if (status != PL_OK)
@@ -605,13 +605,13 @@ PL_TEST(wrong_options_are_refused)
 {
     pl_backend *be;
     pl_backend_options options = {.name = "cpu", .n_threads = 1, .precision = "int4"};
-    assert_int_equal(cpu_backend_create(&options, &be), PL_ERR_CONFIG);
+    assert_int_equal(cpu_backend_create(&options, "auto", &be), PL_ERR_CONFIG);
     assert_null(be);
     options.precision = "f32";
     options.n_threads = 0;
-    assert_int_equal(cpu_backend_create(&options, &be), PL_ERR_CONFIG);
+    assert_int_equal(cpu_backend_create(&options, "auto", &be), PL_ERR_CONFIG);
     options.n_threads = 1;
-    assert_int_equal(cpu_backend_create_isa(&options, "mmx", &be), PL_ERR_UNSUPPORTED);
+    assert_int_equal(cpu_backend_create(&options, "mmx", &be), PL_ERR_UNSUPPORTED);
 }
 
 PL_TEST(the_library_runs_kernels_of_this_machine)

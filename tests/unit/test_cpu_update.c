@@ -14,7 +14,7 @@ static pl_backend *open_with(const char *precision, int n_threads)
     const pl_backend_options options = {
         .name = "cpu", .n_threads = n_threads, .precision = precision};
     pl_backend *be;
-    const pl_status status = cpu_backend_create(&options, &be);
+    const pl_status status = cpu_backend_create(&options, "auto", &be);
     assert_true(status == PL_OK || status == PL_ERR_UNSUPPORTED);
     return be;
 }

@@ -166,12 +166,13 @@ WITH_SERVER(a_key_that_asks_too_much_is_not_heard)
     for (int i = 0; i < 10 * SHARE; i++)
         assert_ok(pl_wire_send(client, &q));
     for (int64_t end = pl_now_ms() + WAIT_MS;
-         pl_wire_refused(f->server) + (uint64_t)n < 10 * SHARE && pl_now_ms() < end;)
+         pl_wire_counted(f->server)->refused + (uint64_t)n < 10 * SHARE &&
+         pl_now_ms() < end;)
         n += pl_wire_recv(f->server, &peer, &got) == PL_OK;
     /* The quota is refilled meanwhile. */
     const int64_t refilled = 1 + SHARE_PER_S * (pl_now_ms() - begun) / 1000;
     assert_true(n >= SHARE - 1 && n <= SHARE + refilled);
-    assert_int_equal(pl_wire_refused(f->server) + (uint64_t)n, 10 * SHARE);
+    assert_int_equal(pl_wire_counted(f->server)->refused + (uint64_t)n, 10 * SHARE);
     assert_non_null(strstr(last_reason, "more than its share"));
     assert_ok(converse(f, other, TYPE_ASK, &peer));
     pl_sleep_ms(100);
@@ -212,7 +213,7 @@ WITH_SERVER(a_key_that_is_added_works_at_once_and_one_taken_out_no_more)
     await_status(f, client, PL_ERR_NOPERM);
     assert_said("taken out");
     assert_int_equal(atomic_load(&n_refused), 1);
-    assert_int_equal(pl_wire_refused(f->server), 1);
+    assert_int_equal(pl_wire_counted(f->server)->refused, 1);
     pl_wire_close(&client);
     client = connect_as(f, &f->stranger);
     assert_fails(ask(f, client), PL_ERR_NOPERM, "refuses the key");
@@ -267,7 +268,7 @@ WITH_SERVER(messages_of_all_sizes_arrive_as_they_were_sent)
             assert_memory_equal(got.data.data, data.data, got.data.len);
             assert_int_equal(peer.role, PL_AS_WORKER);
         }
-    assert_int_equal(pl_wire_dropped(f->server), 0);
+    assert_int_equal(pl_wire_counted(f->server)->dropped, 0);
 }
 
 /* Returns a ZeroMQ socket with the key of an admitted worker. It sends raw frames. */
@@ -311,9 +312,9 @@ WITH_SERVER(pieces_of_any_other_size_are_dropped)
     }
     size_t n = sizeof cuts / sizeof *cuts;
     for (int64_t end = pl_now_ms() + WAIT_MS;
-         pl_wire_dropped(f->server) < n && pl_now_ms() < end; pl_sleep_ms(2))
+         pl_wire_counted(f->server)->dropped < n && pl_now_ms() < end; pl_sleep_ms(2))
         assert_int_equal(pl_wire_recv(f->server, &peer, &got), PL_ERR_TIMEOUT);
-    assert_int_equal(pl_wire_dropped(f->server), n);
+    assert_int_equal(pl_wire_counted(f->server)->dropped, n);
     zmq_close(socket);
     zmq_ctx_term(context);
 }
@@ -358,7 +359,7 @@ WITH_SERVER(a_message_that_the_role_does_not_allow_never_reaches_the_caller)
     pl_peer peer = {.role = PL_AS_NONE};
     assert_fails(converse(f, client, TYPE_COMMAND, &peer), PL_ERR_NOPERM,
                  "role worker may not send");
-    assert_int_equal(pl_wire_refused(f->server), 1);
+    assert_int_equal(pl_wire_counted(f->server)->refused, 1);
     assert_ok(converse(f, client, TYPE_ASK, &peer));
     pl_wire_close(&client);
     client = connect_as(f, &f->admin);

@@ -33,10 +33,10 @@ static void read_alone(pl_model *model, int i, float (*logits)[VOCAB])
     int n = prompt_length(i);
     for (int k = 0; k < WORDS; k++)
         words[k] = word(i, k);
-    assert_ok(pl_decoder_create(model, &alone));
-    assert_ok(pl_decoder_feed(alone, words, n, logits[n - 1]));
+    assert_ok(pl_decoder_create(model, 1, &alone));
+    assert_ok(pl_decoder_prefill(alone, 0, words, n, logits[n - 1]));
     for (int k = n; k < WORDS; k++)
-        assert_ok(pl_decoder_feed(alone, words + k, 1, logits[k]));
+        assert_ok(pl_decoder_prefill(alone, 0, words + k, 1, logits[k]));
 }
 
 PL_TEST(weights_of_one_byte_move_logits_by_little)
@@ -92,10 +92,10 @@ PL_TEST(what_is_no_step_is_refused_and_changes_nothing)
     float logits[2 * VOCAB];
     const int32_t twice[] = {1, 1}, beyond[] = {0, 2}, both[] = {0, 1};
     const int32_t words[] = {3, 4}, unknown[] = {3, VOCAB};
-    assert_int_equal(pl_decoder_create_slots(model, 0, &d), PL_ERR_ARG);
-    assert_int_equal(pl_decoder_create_slots(model, CONTEXT + 1, &d), PL_ERR_ARG);
+    assert_int_equal(pl_decoder_create(model, 0, &d), PL_ERR_ARG);
+    assert_int_equal(pl_decoder_create(model, CONTEXT + 1, &d), PL_ERR_ARG);
     assert_null(d);
-    assert_ok(pl_decoder_create_slots(model, 2, &d));
+    assert_ok(pl_decoder_create(model, 2, &d));
     assert_int_equal(pl_decoder_prefill(d, 2, words, 2, logits), PL_ERR_ARG);
     assert_ok(pl_decoder_prefill(d, 1, words, 2, logits));
     assert_int_equal(pl_decoder_step(d, twice, words, 2, logits), PL_ERR_ARG);

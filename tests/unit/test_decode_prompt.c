@@ -64,7 +64,7 @@ static float (*read_by_token(pl_backend *ref, const pl_topology *t,
     if (is_read)
         return each;
     pl_model *model = fresh_reader(t, ref);
-    assert_ok(pl_decoder_create_slots(model, SLOTS, &d));
+    assert_ok(pl_decoder_create(model, SLOTS, &d));
     for (int i = 0; i < CONTEXT; i++)
         assert_ok(pl_decoder_prefill(d, 0, tokens + i, 1, each[i]));
     pl_decoder_destroy(&d);
@@ -83,7 +83,7 @@ PAIR_TEST(long_prompts_give_the_logits_of_single_tokens)
     OWNED(pl_decoder_destroy) pl_decoder *d;
     fill(tokens);
     float(*each)[VOCAB] = read_by_token(p->be[0], t, tokens);
-    assert_ok(pl_decoder_create_slots(model, SLOTS, &d));
+    assert_ok(pl_decoder_create(model, SLOTS, &d));
     for (int i = 0; i < N_LENGTHS; i++) {
         const int n = lengths[i];
         pl_decoder_clear(d, 1);
@@ -106,7 +106,7 @@ static void check_pieces(pl_backend *be, const char *what)
     OWNED(pl_model_destroy) pl_model *model = fresh_reader(t, be);
     OWNED(pl_decoder_destroy) pl_decoder *d;
     fill(tokens);
-    assert_ok(pl_decoder_create_slots(model, SLOTS, &d));
+    assert_ok(pl_decoder_create(model, SLOTS, &d));
     for (int i = 0; i < N_LENGTHS; i++) {
         const int n = lengths[i];
         int piece = 0;
@@ -157,7 +157,7 @@ static void check_losses_of_logits(pl_backend *be)
     OWNED(pl_model_destroy) pl_model *model = fresh_reader(t, be);
     OWNED(pl_decoder_destroy) pl_decoder *d;
     fill(tokens);
-    assert_ok(pl_decoder_create_slots(model, SLOTS, &d));
+    assert_ok(pl_decoder_create(model, SLOTS, &d));
     assert_ok(pl_decoder_prefill_all(d, 0, tokens, N, logits, take_logits, &b));
     assert_ok(pl_decoder_prefill_losses(d, 1, tokens, tokens + 1, N, losses));
     for (int i = 0; i < N; i++)
@@ -197,16 +197,16 @@ PL_TEST(an_unknown_token_far_on_changes_nothing)
     OWNED(pl_model_destroy) pl_model *model = fresh_reader(t, be);
     OWNED(pl_decoder_destroy) pl_decoder *d;
     fill(tokens);
-    assert_ok(pl_decoder_create(model, &d));
-    assert_ok(pl_decoder_feed(d, tokens, 40, logits));
+    assert_ok(pl_decoder_create(model, 1, &d));
+    assert_ok(pl_decoder_prefill(d, 0, tokens, 40, logits));
     const int32_t good = tokens[550];
     tokens[550] = VOCAB;
-    assert_int_equal(pl_decoder_feed(d, tokens + 40, 520, logits), PL_ERR_DATA);
-    assert_int_equal(pl_decoder_position(d), 40);
+    assert_int_equal(pl_decoder_prefill(d, 0, tokens + 40, 520, logits), PL_ERR_DATA);
+    assert_int_equal(pl_decoder_length(d, 0), 40);
     tokens[550] = good;
-    assert_ok(pl_decoder_feed(d, tokens + 40, 520, logits));
-    pl_decoder_reset(d);
-    assert_ok(pl_decoder_feed(d, tokens, 40, again));
-    assert_ok(pl_decoder_feed(d, tokens + 40, 520, again));
+    assert_ok(pl_decoder_prefill(d, 0, tokens + 40, 520, logits));
+    pl_decoder_clear(d, 0);
+    assert_ok(pl_decoder_prefill(d, 0, tokens, 40, again));
+    assert_ok(pl_decoder_prefill(d, 0, tokens + 40, 520, again));
     assert_memory_equal(logits, again, sizeof logits);
 }

@@ -17,7 +17,7 @@ static bool machine_has_f16(void)
     const pl_backend_options options = {
         .name = "cpu", .n_threads = 1, .precision = "f16"};
     pl_backend *be;
-    const pl_status status = cpu_backend_create(&options, &be);
+    const pl_status status = cpu_backend_create(&options, "auto", &be);
     assert_true(status == PL_OK || status == PL_ERR_UNSUPPORTED);
     if (status == PL_OK)
         assert_non_null(strstr(be->device, "cpu f16 "));

@@ -34,7 +34,7 @@ static int open_model(void **state)
     for (size_t i = 0; i < n; ++i)
         params[i] *= 3.0f; /* so that probabilities differ */
     pl_status status = pl_model_load(model, params);
-    return status == PL_OK && pl_decoder_create(model, &decoder) == PL_OK ? 0 : -1;
+    return status == PL_OK && pl_decoder_create(model, 1, &decoder) == PL_OK ? 0 : -1;
 }
 
 static int close_model(void **state)
@@ -51,10 +51,10 @@ static double nats_by_decoding(const int32_t *tokens, int n)
 {
     float logits[VOCAB];
     double nats = 0.0;
-    pl_decoder_reset(decoder);
+    pl_decoder_clear(decoder, 0);
     for (int t = 0; t + 1 < n; ++t) {
         double sum = 0.0;
-        assert_ok(pl_decoder_feed(decoder, &tokens[t], 1, logits));
+        assert_ok(pl_decoder_prefill(decoder, 0, &tokens[t], 1, logits));
         for (int v = 0; v < VOCAB; ++v)
             sum += exp((double)logits[v]);
         nats += log(sum) - (double)logits[tokens[t + 1]];

@@ -176,12 +176,12 @@ MODEL_TEST(decoding_equals_a_full_forward_pass)
     double worst = 0.0;
     model_batch(tokens, targets);
     assert_ok(pl_model_losses(model, tokens, targets, 1, MODEL_T, losses));
-    assert_ok(pl_decoder_create(model, &decoder));
+    assert_ok(pl_decoder_create(model, 1, &decoder));
     for (int at = 0; at < MODEL_T; at++) {
         double total = 0.0;
         /* first a prompt of 5 tokens and one of 16, then single tokens */
         int n = at == 0 ? 5 : at == 5 ? 16 : 1;
-        assert_ok(pl_decoder_feed(decoder, tokens + at, n, logits));
+        assert_ok(pl_decoder_prefill(decoder, 0, tokens + at, n, logits));
         at += n - 1;
         for (int v = 0; v < 257; v++)
             total += exp((double)logits[v]);

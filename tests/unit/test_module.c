@@ -126,10 +126,10 @@ static void read_alone(const world *w, int i, float (*logits)[VOCAB])
     assert_ok(pl_model_load(model, params));
     for (int k = 0; k < WORDS; k++)
         words[k] = word(i, k);
-    assert_ok(pl_decoder_create(model, &alone));
-    assert_ok(pl_decoder_feed(alone, words, n, logits[n - 1]));
+    assert_ok(pl_decoder_create(model, 1, &alone));
+    assert_ok(pl_decoder_prefill(alone, 0, words, n, logits[n - 1]));
     for (int k = n; k < WORDS; k++)
-        assert_ok(pl_decoder_feed(alone, words + k, 1, logits[k]));
+        assert_ok(pl_decoder_prefill(alone, 0, words + k, 1, logits[k]));
     pl_decoder_destroy(&alone);
     pl_model_destroy(&model);
 }
@@ -144,7 +144,7 @@ static void read_together(const world *w, float (*logits)[WORDS][VOCAB])
     OWNED(pl_decoder_destroy) pl_decoder *d;
     int at[SLOTS] = {0}, n = 1;
     assert_ok(pl_model_create(w->be, w->t, &options, &model));
-    assert_ok(pl_decoder_create_slots(model, SLOTS, &d));
+    assert_ok(pl_decoder_create(model, SLOTS, &d));
     for (int round = 0; n > 0; round++) {
         int32_t slots[SLOTS], tokens[SLOTS], who[SLOTS];
         static float out[SLOTS][VOCAB];

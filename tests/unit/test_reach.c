@@ -165,7 +165,7 @@ PL_TEST(message_of_another_version_is_refused_with_a_sentence)
         assert_int_equal(zmq_send(client, header, HEADER, ZMQ_SNDMORE), HEADER);
         assert_int_equal(zmq_send(client, "", 0, 0), 0);
     }
-    for (int i = 0; i < 600 && pl_wire_dropped(server) < 2; i++) {
+    for (int i = 0; i < 600 && pl_wire_counted(server)->dropped < 2; i++) {
         bool ready;
         pl_wire_poll(&server, 1, NULL, 0, 100, &ready);
         assert_int_equal(pl_wire_recv(server, &peer, &got), PL_ERR_TIMEOUT);

@@ -39,7 +39,7 @@ static pl_status open_path(int path)
     if (status == PL_OK)
         status = pl_model_load(models[path], params);
     if (status == PL_OK)
-        status = pl_decoder_create(models[path], &decoders[path]);
+        status = pl_decoder_create(models[path], 1, &decoders[path]);
     return status;
 }
 
@@ -149,8 +149,8 @@ static int write_again(const int32_t *prompt, int n_prompt,
     assert_ok(pl_chooser_create(pl_tokenizer_vocab(tokenizer), &chooser));
     for (; n < n_prompt + n_tokens; ++n) {
         OWNED(pl_decoder_destroy) pl_decoder *fresh;
-        assert_ok(pl_decoder_create(models[path_at(trace, n)], &fresh));
-        assert_ok(pl_decoder_feed(fresh, text, n, logits));
+        assert_ok(pl_decoder_create(models[path_at(trace, n)], 1, &fresh));
+        assert_ok(pl_decoder_prefill(fresh, 0, text, n, logits));
         logits[PL_TOKEN_UNK] = logits[PL_TOKEN_BOS] = -INFINITY;
         assert_ok(
             pl_choose_token(chooser, logits, &options->choice, (uint64_t)n, &text[n]));
@@ -430,7 +430,7 @@ static void expect_as_generate(pl_model *model, const tables *t, asked *a)
     OWNED(pl_reroute_trace_clear) pl_reroute_trace trace;
     OWNED(pl_buf_destroy) pl_buf heard = {0};
     for (int path = 0; path < PATHS; ++path) {
-        assert_ok(pl_decoder_create(model, &own[path]));
+        assert_ok(pl_decoder_create(model, 1, &own[path]));
         pl_decoder_use(own[path], 0, t->paths[path]);
     }
     r.decoders = own;

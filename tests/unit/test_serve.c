@@ -25,7 +25,7 @@ static int open_model(int context)
         pl_model_create(backend, topology, &options, &model) != PL_OK)
         return -1;
     generator.context = context;
-    return pl_decoder_create(model, &generator.decoder) == PL_OK ? 0 : -1;
+    return pl_decoder_create(model, 1, &generator.decoder) == PL_OK ? 0 : -1;
 }
 
 static void close_model(void)

@@ -35,7 +35,7 @@ static pl_status open_job(job *j, char **argv)
     PL_CHECK(pl_backend_open(&backend, &j->backend));
     PL_CHECK(pl_model_create(j->backend, j->topology, &model, &j->model));
     PL_CHECK(pl_model_load(j->model, j->params));
-    PL_CHECK(pl_decoder_create(j->model, &j->decoder));
+    PL_CHECK(pl_decoder_create(j->model, 1, &j->decoder));
     PL_CHECK(pl_read_file(argv[2], &j->tokens));
     j->logits = pl_alloc((size_t)shape->vocab * sizeof *j->logits);
     j->out = fopen(argv[3], "wb");
@@ -50,8 +50,8 @@ static pl_status write_logits(job *j)
         int32_t token;
         memcpy(&token, j->tokens.data + i * sizeof token, sizeof token);
         if (i % (size_t)shape->context == 0)
-            pl_decoder_reset(j->decoder);
-        PL_CHECK(pl_decoder_feed(j->decoder, &token, 1, j->logits));
+            pl_decoder_clear(j->decoder, 0);
+        PL_CHECK(pl_decoder_prefill(j->decoder, 0, &token, 1, j->logits));
         if (fwrite(j->logits, sizeof(float), V, j->out) != V)
             return pl_fail(PL_ERR_IO, "the logits could not be written");
     }
