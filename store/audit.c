@@ -53,30 +53,30 @@ static void problem(audit *a, const char *format, ...)
 }
 
 /* ---- visiting all rows of a family ---- */
+static bool check_end(audit *a, kv_family family, const kv_cursor *walk)
+{
+    if (walk->status != PL_OK)
+        problem(a, "column family %s cannot be read to its end: %s",
+                kv_family_name(family), pl_last_error());
+    return walk->status == PL_OK;
+}
+
 /* Checks a row and releases it. A failure is reported, and the next row is visited. */
 typedef pl_status (*check_fn)(audit *a, row_view *row);
 
 static void walk(audit *a, kv_family family, check_fn check)
 {
-    kv_slice key, value;
-    bool valid = true;
     kv_cursor *walk = kv_cursor_open(a->store->db, NULL, family, (kv_slice){"", 0});
-    for (;;) {
-        if (kv_cursor_next(walk, &valid, &key, &value) != PL_OK) {
-            problem(a, "column family %s cannot be read to its end: %s",
-                    kv_family_name(family), pl_last_error());
-            break;
-        }
-        if (!valid)
-            break;
+    while (kv_cursor_next(walk)) {
         row_view row;
         a->report->n_rows++;
-        pl_status status = row_open(family, key, value, &row);
+        pl_status status = row_open(family, walk->key, walk->value, &row);
         if (status == PL_OK)
             status = check(a, &row);
         if (status != PL_OK)
             report_problem(a, pl_last_error());
     }
+    check_end(a, family, walk);
     kv_cursor_close(&walk);
 }
 
@@ -375,14 +375,12 @@ static pl_status check_chunk(audit *a, row_view *row)
 /* Rows of packs are plain bytes without an envelope. */
 static void check_packs(audit *a)
 {
-    kv_slice key, value;
-    bool valid = true;
     kv_cursor *walk = kv_cursor_open(a->store->db, NULL, KV_PACK, (kv_slice){"", 0});
-    while (kv_cursor_next(walk, &valid, &key, &value) == PL_OK && valid) {
-        const uint8_t *bytes = key.data;
-        uint64_t pack = store_key_number(bytes, key.len);
+    while (kv_cursor_next(walk)) {
+        const uint8_t *bytes = walk->key.data;
+        uint64_t pack = store_key_number(bytes, walk->key.len);
         uint32_t number =
-            (uint32_t)(key.len == 12 ? store_key_number(bytes + 8, 4) : 0);
+            (uint32_t)(walk->key.len == 12 ? store_key_number(bytes + 8, 4) : 0);
         pl_hash place = pack_place_of(pack, number);
         a->report->n_rows++;
         if (pack > a->store->sequence)
@@ -395,8 +393,7 @@ static void check_packs(audit *a)
                     "exactly one must name it",
                     (unsigned)number, (unsigned long long)pack);
     }
-    if (valid)
-        problem(a, "column family pack cannot be read to its end: %s", pl_last_error());
+    (void)check_end(a, KV_PACK, walk);
     kv_cursor_close(&walk);
 }
 
@@ -404,18 +401,16 @@ static void check_packs(audit *a)
 static void check_log(audit *a, const watermark *mark)
 {
     pl_hash previous = {{0}};
-    kv_slice key, value;
-    bool valid = true;
     uint64_t number = 0;
     kv_cursor *walk = kv_cursor_open(a->store->db, NULL, KV_LOG, (kv_slice){"", 0});
-    while (kv_cursor_next(walk, &valid, &key, &value) == PL_OK && valid) {
+    while (kv_cursor_next(walk)) {
         log_record entry = {0};
         a->report->n_rows++;
-        if (store_check_link(key, value, number + 1, &previous, &entry) != PL_OK) {
+        if (store_check_link(walk, number + 1, &previous, &entry) != PL_OK) {
             report_problem(a, pl_last_error());
-            pl_hash_of("log", value.data, value.len, &previous);
+            pl_hash_of("log", walk->value.data, walk->value.len, &previous);
         }
-        number = store_key_number(key.data, key.len);
+        number = store_key_number(walk->key.data, walk->key.len);
         a->rows = entry.rows;
         /* an older release makes commits without a sum; the next sum begins anew */
         if (pl_hash_none(&entry.rows))
@@ -428,9 +423,7 @@ static void check_log(audit *a, const watermark *mark)
                 "commit %llu is not the commit that was acknowledged under this number",
                 (unsigned long long)number);
     }
-    if (valid)
-        problem(a, "column family log cannot be read to its end: %s", pl_last_error());
-    else if (number < mark->sequence)
+    if (check_end(a, KV_LOG, walk) && number < mark->sequence)
         problem(a, "the log ends at commit %llu, but commit %llu was acknowledged",
                 (unsigned long long)number, (unsigned long long)mark->sequence);
     kv_cursor_close(&walk);

@@ -79,23 +79,19 @@ pl_status pl_row_each_blob(const pl_row *row, pl_blob_fn fn, void *context)
 static pl_status walk_family(pl_store *store, kv_family family, kv_slice prefix,
                              bool whole, pl_row_fn fn, void *context)
 {
-    bool valid = false;
-    kv_slice key, value;
     pl_status status = PL_OK;
     kv_cursor *cursor = kv_cursor_open(store->db, NULL, family, prefix);
-    for (;;) {
-        PL_TRY(kv_cursor_next(cursor, &valid, &key, &value));
-        if (!valid)
-            break;
-        if (whole && key.len != prefix.len)
+    while (kv_cursor_next(cursor)) {
+        if (whole && cursor->key.len != prefix.len)
             continue; /* this row belongs to a longer name that begins with the name */
         pl_row row = {.family = (int)family,
-                      .key = key.data,
-                      .key_len = key.len,
-                      .value = value.data,
-                      .value_len = value.len};
+                      .key = cursor->key.data,
+                      .key_len = cursor->key.len,
+                      .value = cursor->value.data,
+                      .value_len = cursor->value.len};
         PL_TRY(fn(context, &row));
     }
+    status = cursor->status;
 done:
     kv_cursor_close(&cursor);
     return status;

@@ -85,13 +85,14 @@ struct kv_batch {
     pl_status sum_status;
 };
 
-struct kv_cursor {
+typedef struct cursor {
+    kv_cursor at; /* first, so that a pointer to it is one to the cursor */
     rocksdb_iterator_t *rows;
     const kv *db;
     pl_buf prefix;
     /* whether the iterator is at a row that the cursor has not returned yet */
     bool ready;
-};
+} cursor;
 
 const char *kv_family_name(kv_family family)
 {
@@ -404,7 +405,7 @@ void kv_unpin(kv_pin *pin)
 
 kv_cursor *kv_cursor_open(kv *db, kv_batch *batch, kv_family family, kv_slice prefix)
 {
-    kv_cursor *walk = pl_alloc(sizeof *walk);
+    cursor *walk = pl_alloc(sizeof *walk);
     walk->db = db;
     walk->rows = rocksdb_create_iterator_cf(db->db, db->read, db->families[family]);
     if (batch)
@@ -413,13 +414,13 @@ kv_cursor *kv_cursor_open(kv *db, kv_batch *batch, kv_family family, kv_slice pr
     /* makes the pointer of the prefix valid even if the prefix is empty */
     pl_buf_reserve(&walk->prefix, prefix.len + 1);
     pl_buf_append(&walk->prefix, prefix.data, prefix.len);
-    kv_cursor_seek(walk, prefix);
-    return walk;
+    kv_cursor_seek(&walk->at, prefix);
+    return &walk->at;
 }
 
 void kv_cursor_close(kv_cursor **handle)
 {
-    kv_cursor *walk = *handle;
+    cursor *walk = (cursor *)*handle;
     *handle = NULL;
     if (!walk)
         return;
@@ -428,28 +429,31 @@ void kv_cursor_close(kv_cursor **handle)
     pl_free(walk);
 }
 
-void kv_cursor_seek(kv_cursor *walk, kv_slice key)
+void kv_cursor_seek(kv_cursor *at, kv_slice key)
 {
+    cursor *walk = (cursor *)at;
     rocksdb_iter_seek(walk->rows, key.data, key.len);
     walk->ready = true;
 }
 
-pl_status kv_cursor_next(kv_cursor *walk, bool *valid, kv_slice *key, kv_slice *value)
+bool kv_cursor_next(kv_cursor *at)
 {
+    cursor *walk = (cursor *)at;
     char *error = NULL;
     if (!walk->ready)
         rocksdb_iter_next(walk->rows);
     walk->ready = false;
-    *valid = rocksdb_iter_valid(walk->rows);
-    if (!*valid) {
+    at->valid = rocksdb_iter_valid(walk->rows);
+    if (!at->valid) {
         rocksdb_iter_get_error(walk->rows, &error);
-        return error ? database_failed("read", walk->db->path, error) : PL_OK;
+        at->status = error ? database_failed("read", walk->db->path, error) : PL_OK;
+        return false;
     }
-    key->data = rocksdb_iter_key(walk->rows, &key->len);
-    value->data = rocksdb_iter_value(walk->rows, &value->len);
-    *valid = key->len >= walk->prefix.len &&
-             memcmp(key->data, walk->prefix.data, walk->prefix.len) == 0;
-    return PL_OK;
+    at->key.data = rocksdb_iter_key(walk->rows, &at->key.len);
+    at->value.data = rocksdb_iter_value(walk->rows, &at->value.len);
+    at->valid = at->key.len >= walk->prefix.len &&
+                memcmp(at->key.data, walk->prefix.data, walk->prefix.len) == 0;
+    return at->valid;
 }
 
 pl_status kv_last_key(kv *db, kv_family family, pl_buf *out)

@@ -45,48 +45,36 @@ typedef struct mirror {
 enum { LEFT_SEQUENCE = 1, LEFT_EPOCH, LEFT_LOG, LEFT_NEW_MARK, LEFT_ROWS, LEFT_CHUNK };
 
 /* ---- walking two families side by side ---- */
-typedef struct side {
-    kv_cursor *walk;
-    kv_slice key, value;
-    bool valid;
-} side;
-
-static pl_status step(side *s)
-{
-    return kv_cursor_next(s->walk, &s->valid, &s->key, &s->value);
-}
-
-static bool same_value(const side *from, const side *to)
+static bool same_value(const kv_cursor *from, const kv_cursor *to)
 {
     return from->value.len == to->value.len &&
            memcmp(from->value.data, to->value.data, from->value.len) == 0;
 }
 
 /* `order`: below 0: only the source has the key; above 0: the target; 0: both. */
-typedef pl_status (*row_fn)(mirror *m, kv_family family, const side *from,
-                            const side *to, int order);
+typedef pl_status (*row_fn)(mirror *m, kv_family family, const kv_cursor *from,
+                            const kv_cursor *to, int order);
 
 static pl_status each_pair(mirror *m, kv_family family, row_fn fn)
 {
     pl_status status = PL_OK;
     kv_slice all = {"", 0};
-    side from = {.walk = kv_cursor_open(m->from->db, NULL, family, all)};
-    side to = {.walk = kv_cursor_open(m->to, NULL, family, all)};
-    PL_TRY(step(&from));
-    PL_TRY(step(&to));
-    while (from.valid || to.valid) {
-        int order = from.valid ? -1 : 1;
-        if (from.valid && to.valid)
-            order = kv_order(from.key, to.key);
-        PL_TRY(fn(m, family, &from, &to, order));
-        if (order <= 0)
-            PL_TRY(step(&from));
-        if (order >= 0)
-            PL_TRY(step(&to));
+    kv_cursor *from = kv_cursor_open(m->from->db, NULL, family, all);
+    kv_cursor *to = kv_cursor_open(m->to, NULL, family, all);
+    int order = 0;
+    for (;;) {
+        if (order <= 0 && !kv_cursor_next(from))
+            PL_TRY(from->status);
+        if (order >= 0 && !kv_cursor_next(to))
+            PL_TRY(to->status);
+        if (!from->valid && !to->valid)
+            break;
+        order = !to->valid ? -1 : !from->valid ? 1 : kv_order(from->key, to->key);
+        PL_TRY(fn(m, family, from, to, order));
     }
 done:
-    kv_cursor_close(&from.walk);
-    kv_cursor_close(&to.walk);
+    kv_cursor_close(&from);
+    kv_cursor_close(&to);
     return status;
 }
 
@@ -124,8 +112,8 @@ static bool is_sure(const mirror *m, uint64_t pack)
 
 /* Copies a chunk. The cursors show the database as it was when they were opened, so the
  * commits made here do not disturb them. */
-static pl_status bring_chunk(mirror *m, kv_family family, const side *from,
-                             const side *to, int order)
+static pl_status bring_chunk(mirror *m, kv_family family, const kv_cursor *from,
+                             const kv_cursor *to, int order)
 {
     if (order > 0 || (order == 0 && (is_sure(m, store_key_number(to->key.data, 8)) ||
                                      same_value(from, to))))
@@ -148,8 +136,8 @@ static pl_hash place_at(kv_slice key)
 }
 
 /* Copies a chunk from the source's engine, as the pack row that its record names. */
-static pl_status bring_remote(mirror *m, kv_family family, const side *from,
-                              const side *to, int order)
+static pl_status bring_remote(mirror *m, kv_family family, const kv_cursor *from,
+                              const kv_cursor *to, int order)
 {
     row_view row;
     chunk_record chunk;
@@ -186,8 +174,8 @@ static pl_status bring_remote(mirror *m, kv_family family, const side *from,
 }
 
 /* ---- all other rows, in one batch ---- */
-static pl_status drop_extra_chunk(mirror *m, kv_family family, const side *from,
-                                  const side *to, int order)
+static pl_status drop_extra_chunk(mirror *m, kv_family family, const kv_cursor *from,
+                                  const kv_cursor *to, int order)
 {
     (void)from;
     if (order <= 0)
@@ -201,7 +189,7 @@ static pl_status drop_extra_chunk(mirror *m, kv_family family, const side *from,
     return PL_OK;
 }
 
-static bool is_meta_row(kv_family family, const side *row, const char *name)
+static bool is_meta_row(kv_family family, const kv_cursor *row, const char *name)
 {
     return family == KV_META && row->key.len == strlen(name) &&
            memcmp(row->key.data, name, row->key.len) == 0;
@@ -209,8 +197,8 @@ static bool is_meta_row(kv_family family, const side *row, const char *name)
 
 /* Copies or deletes one row. The row STORE_MIRROR_ROW of a source that is itself an
  * unfinished copy is not copied. */
-static pl_status bring_record(mirror *m, kv_family family, const side *from,
-                              const side *to, int order)
+static pl_status bring_record(mirror *m, kv_family family, const kv_cursor *from,
+                              const kv_cursor *to, int order)
 {
     /* a later state's epoch is higher and must stay: none may be used twice */
     const bool stays =

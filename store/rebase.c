@@ -58,8 +58,6 @@ pl_status rebase_write(pl_store *store, remote_head *head)
 {
     base_writer w = {.store = store, .head = head};
     kv_cursor *walk = NULL;
-    kv_slice key, value;
-    bool valid = false;
     pl_status status = PL_OK;
     head->base_epoch = store->epoch;
     head->base_sequence = store->sequence;
@@ -67,19 +65,17 @@ pl_status rebase_write(pl_store *store, remote_head *head)
     pl_hasher_init(&w.sum, "base");
     for (int f = KV_META; f < KV_PACK; f++) {
         walk = kv_cursor_open(store->db, NULL, (kv_family)f, (kv_slice){"", 0});
-        for (;;) {
-            PL_TRY(kv_cursor_next(walk, &valid, &key, &value));
-            if (!valid)
-                break;
+        while (kv_cursor_next(walk)) {
             uint8_t operation[OPERATION_HEAD] = {1, kv_family_id((kv_family)f)};
-            pl_le_put(operation + 2, key.len, 4);
-            pl_le_put(operation + 6, value.len, 4);
+            pl_le_put(operation + 2, walk->key.len, 4);
+            pl_le_put(operation + 6, walk->value.len, 4);
             pl_buf_append(&w.part, operation, sizeof operation);
-            pl_buf_append(&w.part, key.data, key.len);
-            pl_buf_append(&w.part, value.data, value.len);
+            pl_buf_append(&w.part, walk->key.data, walk->key.len);
+            pl_buf_append(&w.part, walk->value.data, walk->value.len);
             if (w.part.len >= PART_BYTES)
                 PL_TRY(end_part(&w));
         }
+        PL_TRY(walk->status);
         kv_cursor_close(&walk);
     }
     if (w.part.len > 0)
@@ -112,17 +108,15 @@ void rebase_drop(pl_store *store, const remote_head *old)
     drop_list list = {0};
     uint64_t from = old->base_sequence + 1;
     uint64_t to = store->engine->head.base_sequence;
-    kv_slice key, value;
-    bool valid = false;
     row_key start = key_of_number(from);
     kv_cursor *walk = kv_cursor_open(store->db, NULL, KV_LOG, (kv_slice){"", 0});
     kv_cursor_seek(walk, key_slice(&start));
-    while (kv_cursor_next(walk, &valid, &key, &value) == PL_OK && valid) {
+    while (kv_cursor_next(walk)) {
         pl_hash log;
-        uint64_t number = store_key_number(key.data, key.len);
+        uint64_t number = store_key_number(walk->key.data, walk->key.len);
         if (number > to)
             break;
-        pl_hash_of("log", value.data, value.len, &log);
+        pl_hash_of("log", walk->value.data, walk->value.len, &log);
         remote_log_name(number, &log, next_name(&list));
     }
     kv_cursor_close(&walk);

@@ -220,17 +220,17 @@ done:
 }
 
 /* ---- coding the versions of a module ---- */
-static pl_status recode_row(recoding *r, kv_slice key, kv_slice value, bool *any)
+static pl_status recode_row(recoding *r, const kv_cursor *at, bool *any)
 {
     row_view row;
     head_record head;
     char module[PL_MODULE_NAME_MAX] = {0};
-    PL_CHECK(row_open(KV_HEAD, key, value, &row));
+    PL_CHECK(row_open(KV_HEAD, at->key, at->value, &row));
     PL_CHECK(head_decode(&row, &head));
-    if (head.recoded > head.number || key.len >= sizeof module)
+    if (head.recoded > head.number || at->key.len >= sizeof module)
         return PL_OK;
     *any = true;
-    memcpy(module, key.data, key.len);
+    memcpy(module, at->key.data, at->key.len);
     /* For each version that became the newest one since the last call, codes the
      * versions that became due with it. */
     bool whole = true;
@@ -248,8 +248,6 @@ pl_status pl_store_recode(pl_store *store, uint64_t budget_bytes, bool *more)
 {
     recoding r = {.budget = budget_bytes};
     kv_cursor *heads = NULL;
-    kv_slice key, value;
-    bool valid = false;
     pl_status status = PL_OK;
     *more = false;
     if (store->recoded_at == store->sequence)
@@ -259,12 +257,9 @@ pl_status pl_store_recode(pl_store *store, uint64_t budget_bytes, bool *more)
     /* Codes versions of all modules until the budget is used up. The cursor reads the
      * database without the batch, which grows during the loop. */
     heads = kv_cursor_open(store->db, NULL, KV_HEAD, (kv_slice){"", 0});
-    while (r.budget > 0) {
-        PL_TRY(kv_cursor_next(heads, &valid, &key, &value));
-        if (!valid)
-            break;
-        PL_TRY(recode_row(&r, key, value, more));
-    }
+    while (r.budget > 0 && kv_cursor_next(heads))
+        PL_TRY(recode_row(&r, heads, more));
+    PL_TRY(heads->status);
     kv_cursor_close(&heads);
     if (*more)
         PL_TRY(pl_txn_commit(&r.txn));

@@ -92,11 +92,12 @@ void store_close(pl_store *store);
 /* Returns the number in the first 8 bytes of a key, or in all its bytes if there are
  * fewer. The number is big-endian. */
 uint64_t store_key_number(const uint8_t *key, size_t len);
-/* Checks one row of the chain of commits. The row must be commit number `expected`, and
- * must contain the hash `previous` of the row before it (not checked if `previous` is a
- * zero hash). Afterwards `previous` is the hash of this row, and `out` is the row. */
-pl_status store_check_link(kv_slice key, kv_slice value, uint64_t expected,
-                           pl_hash *previous, log_record *out);
+/* Checks one row of the chain of commits, at which the cursor is. The row must be
+ * commit number `expected`, and must contain the hash `previous` of the row before it
+ * (not checked if `previous` is a zero hash). Afterwards `previous` is the hash of this
+ * row, and `out` is the row. */
+pl_status store_check_link(const kv_cursor *at, uint64_t expected, pl_hash *previous,
+                           log_record *out);
 
 /* Free space that must remain after a commit. */
 #define STORE_SPARE_BYTES ((uint64_t)64 << 20)

@@ -74,24 +74,24 @@ done:
     return status;
 }
 
-pl_status store_check_link(kv_slice key, kv_slice value, uint64_t expected,
-                           pl_hash *previous, log_record *out)
+pl_status store_check_link(const kv_cursor *at, uint64_t expected, pl_hash *previous,
+                           log_record *out)
 {
     row_view row;
-    uint64_t number = store_key_number(key.data, key.len);
+    uint64_t number = store_key_number(at->key.data, at->key.len);
     if (number != expected)
         return pl_fail(PL_ERR_DAMAGED,
                        "commit %llu is missing: the next commit in the store's log is "
                        "%llu; restore the store from a copy",
                        (unsigned long long)expected, (unsigned long long)number);
-    PL_CHECK(row_open(KV_LOG, key, value, &row));
+    PL_CHECK(row_open(KV_LOG, at->key, at->value, &row));
     PL_CHECK(log_decode(&row, out));
     if (!pl_hash_none(previous) && !pl_hash_equal(previous, &out->previous))
         return pl_fail(PL_ERR_DAMAGED,
                        "commit %llu does not follow the one before it in the store's "
                        "log; restore the store from a copy",
                        (unsigned long long)number);
-    pl_hash_of("log", value.data, value.len, previous);
+    pl_hash_of("log", at->value.data, at->value.len, previous);
     return PL_OK;
 }
 
@@ -105,18 +105,16 @@ static pl_status check_chain(pl_store *store)
     log_record entry;
     uint64_t first =
         store->sequence > CHAIN_CHECK_ROWS ? store->sequence - CHAIN_CHECK_ROWS + 1 : 1;
-    bool valid = false;
-    kv_slice key, value;
     pl_status status = PL_OK;
     row_key start = key_of_number(first);
     kv_cursor *walk = kv_cursor_open(store->db, NULL, KV_LOG, (kv_slice){"", 0});
     kv_cursor_seek(walk, key_slice(&start));
-    for (uint64_t expected = first; expected <= store->sequence; expected++) {
-        PL_TRY(kv_cursor_next(walk, &valid, &key, &value));
-        if (valid)
-            PL_TRY(store_check_link(key, value, expected, &previous, &entry));
-    }
-done:
+    for (uint64_t expected = first;
+         status == PL_OK && expected <= store->sequence && kv_cursor_next(walk);
+         expected++)
+        status = store_check_link(walk, expected, &previous, &entry);
+    if (status == PL_OK)
+        status = walk->status;
     kv_cursor_close(&walk);
     return status;
 }

@@ -86,19 +86,13 @@ static pl_status print_facts(pl_store *store)
 
 static pl_status print_log(pl_store *store)
 {
-    bool valid = false;
-    kv_slice key, value;
     pl_hash hash;
-    pl_status status = PL_OK;
     kv_cursor *cursor = kv_cursor_open(store->db, NULL, KV_LOG, (kv_slice){"", 0});
-    for (unsigned long long n = 1;; n++) {
-        PL_TRY(kv_cursor_next(cursor, &valid, &key, &value));
-        if (!valid)
-            break;
-        pl_hash_of("log", value.data, value.len, &hash);
+    for (unsigned long long n = 1; kv_cursor_next(cursor); n++) {
+        pl_hash_of("log", cursor->value.data, cursor->value.len, &hash);
         printf("commit %llu %s\n", n, text_of(&hash));
     }
-done:
+    const pl_status status = cursor->status;
     kv_cursor_close(&cursor);
     return status;
 }

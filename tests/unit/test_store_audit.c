@@ -94,13 +94,10 @@ static row_key first_key(const char *folder, kv_family family)
 {
     kv *db = open_kv(folder);
     row_key out = {.len = 0};
-    bool valid;
-    kv_slice key, value;
     kv_cursor *cursor = kv_cursor_open(db, NULL, family, (kv_slice){"", 0});
-    assert_ok(kv_cursor_next(cursor, &valid, &key, &value));
-    assert_true(valid);
-    memcpy(out.bytes, key.data, key.len);
-    out.len = key.len;
+    assert_true(kv_cursor_next(cursor));
+    memcpy(out.bytes, cursor->key.data, cursor->key.len);
+    out.len = cursor->key.len;
     kv_cursor_close(&cursor);
     kv_close(&db, false);
     return out;
