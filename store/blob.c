@@ -414,10 +414,7 @@ done:
 /* ---- putting chunks inside a transaction ---- */
 static void note_loose(pl_txn *txn, const pl_hash *id)
 {
-    if (txn->n_loose == txn->cap_loose) {
-        txn->cap_loose = txn->cap_loose ? 2 * txn->cap_loose : 16;
-        txn->loose = pl_grow(txn->loose, txn->cap_loose * sizeof *txn->loose);
-    }
+    txn->loose = pl_grow_items(txn->loose, txn->n_loose, txn->n_loose + 1, sizeof *id);
     txn->loose[txn->n_loose++] = *id;
 }
 

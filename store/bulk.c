@@ -149,10 +149,8 @@ void bulk_clear(pl_txn *txn)
 /* ---- after the commit ---- */
 void bulk_let_go(pl_txn *txn, const chunk_record *chunk)
 {
-    if (txn->n_gone == txn->cap_gone) {
-        txn->cap_gone = txn->cap_gone ? 2 * txn->cap_gone : 64;
-        txn->gone = pl_grow(txn->gone, txn->cap_gone * sizeof *txn->gone);
-    }
+    txn->gone =
+        pl_grow_items(txn->gone, txn->n_gone, txn->n_gone + 1, sizeof *txn->gone);
     txn->gone[txn->n_gone++] = (bulk_place){chunk->pack, chunk->number};
 }
 

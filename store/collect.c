@@ -68,11 +68,11 @@ static void add_all(tally *to, const tally *from)
  * bases further, until it finds no further bases. */
 static pl_status count_with_bases(collection *c)
 {
-    tally bases = {NULL, 0, 0};
+    tally bases = {0};
     pl_status status = PL_OK;
     size_t n_before;
     do {
-        tally all = {NULL, 0, 0}, next = {NULL, 0, 0};
+        tally all = {0}, next = {0};
         pl_hash id;
         uint64_t released;
         add_all(&all, &c->loose);

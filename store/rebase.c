@@ -88,24 +88,10 @@ done:
 }
 
 /* ---- dropping the old base ---- */
-typedef struct drop_list {
-    engine_object *names;
-    size_t n, cap;
-} drop_list;
-
-static char *next_name(drop_list *list)
-{
-    if (list->n == list->cap) {
-        list->cap = list->cap ? 2 * list->cap : 64;
-        list->names = pl_grow(list->names, list->cap * sizeof *list->names);
-    }
-    return list->names[list->n++].name;
-}
-
 /* Drops the old base. An object that cannot be dropped is garbage for `store gc`. */
 void rebase_drop(pl_store *store, const remote_head *old)
 {
-    drop_list list = {0};
+    engine_objects list = {0};
     uint64_t from = old->base_sequence + 1;
     uint64_t to = store->engine->head.base_sequence;
     row_key start = key_of_number(from);
@@ -117,11 +103,11 @@ void rebase_drop(pl_store *store, const remote_head *old)
         if (number > to)
             break;
         pl_hash_of("log", walk->value.data, walk->value.len, &log);
-        remote_log_name(number, &log, next_name(&list));
+        remote_log_name(number, &log, engine_objects_add(&list)->name);
     }
     kv_cursor_close(&walk);
     for (uint64_t i = 0; i < old->base_parts; i++)
-        remote_base_name(old, i, next_name(&list));
-    (void)engine_drop_all(store->engine->service, list.names, list.n);
-    pl_free(list.names);
+        remote_base_name(old, i, engine_objects_add(&list)->name);
+    (void)engine_drop_all(store->engine->service, list.at, list.n);
+    pl_free(list.at);
 }

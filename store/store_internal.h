@@ -68,9 +68,9 @@ struct pl_txn {
     /* may search for table files whose chunks were all deleted one by one */
     bool tidies;
     bulk_place *gone; /* the places of the released chunks */
-    size_t n_gone, cap_gone;
+    size_t n_gone;
     pl_hash *loose;
-    size_t n_loose, cap_loose;
+    size_t n_loose;
     /* OK, or the error of a half-done step; it cannot be committed then */
     pl_status spoiled;
 };

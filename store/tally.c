@@ -9,10 +9,7 @@ void tally_add(tally *t, const pl_hash *name)
 {
     if (pl_hash_none(name))
         return;
-    if (t->n == t->cap) {
-        t->cap = t->cap ? 2 * t->cap : 256;
-        t->names = pl_grow(t->names, t->cap * sizeof *t->names);
-    }
+    t->names = pl_grow_items(t->names, t->n, t->n + 1, sizeof *t->names);
     t->names[t->n++] = *name;
 }
 

@@ -8,7 +8,7 @@
 
 typedef struct tally {
     pl_hash *names; /* the hashes; tally_sort sorts them */
-    size_t n, cap;
+    size_t n;
 } tally;
 
 void tally_add(tally *t, const pl_hash *name); /* adds a hash; a zero hash is ignored */

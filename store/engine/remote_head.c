@@ -204,13 +204,9 @@ pl_status remote_bring(pl_txn *txn, const pl_hash *log)
 {
     if (!txn->store->engine)
         return PL_OK;
-    remote_work *work = &txn->work;
     kv_slice rows = kv_batch_kept(txn->batch);
-    size_t n = 0;
-    engine_object *objects = pl_alloc((work->n_puts + 1) * sizeof *objects);
-    for (size_t i = work->n_written; i < work->n_puts; i++)
-        if (work->puts[i].data)
-            objects[n++] = work->puts[i];
+    engine_object *objects;
+    size_t n = remote_work_left(&txn->work, &objects);
     remote_log_name(txn->sequence, log, objects[n].name);
     objects[n].data = rows.data;
     objects[n++].len = rows.len;
@@ -239,7 +235,7 @@ pl_status remote_advance(pl_txn *txn)
     if (due)
         PL_CHECK(rebase_write(store, &next));
     PL_CHECK(move_head(store, &next));
-    remote_doom(&r->doomed, txn->work.drops, txn->work.n_drops);
+    remote_doom(&r->doomed, &txn->work.drops);
     remote_drop_doomed(r);
     if (due)
         rebase_drop(store, &old);

@@ -17,8 +17,7 @@
 typedef struct sweep {
     pl_store *store;
     pl_gc_report *report;
-    engine_object *found;
-    size_t n, cap;
+    engine_objects found;
 } sweep;
 
 /* ---- is an object garbage? ---- */
@@ -108,12 +107,7 @@ static pl_status note_garbage(void *context, const engine_entry *entry)
     sweep *s = context;
     if (!is_garbage(s->store, entry->name))
         return PL_OK;
-    if (s->n == s->cap) {
-        s->cap = s->cap ? 2 * s->cap : 64;
-        s->found = pl_grow(s->found, s->cap * sizeof *s->found);
-    }
-    memset(&s->found[s->n], 0, sizeof *s->found);
-    pl_copy_text(s->found[s->n++].name, ENGINE_NAME_MAX, entry->name);
+    pl_copy_text(engine_objects_add(&s->found)->name, ENGINE_NAME_MAX, entry->name);
     s->report->n_garbage++;
     s->report->garbage_bytes += entry->bytes;
     return PL_OK;
@@ -133,8 +127,8 @@ pl_status remote_sweep(pl_store *store, bool run, pl_gc_report *out)
     if (found)
         PL_TRY(engine_list(store->engine->service, "", note_garbage, &s));
     if (run)
-        PL_TRY(engine_drop_all(store->engine->service, s.found, s.n));
+        PL_TRY(engine_drop_all(store->engine->service, s.found.at, s.found.n));
 done:
-    pl_free(s.found);
+    pl_free(s.found.at);
     return status;
 }

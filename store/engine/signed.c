@@ -111,10 +111,9 @@ pl_status pl_store_pull_upload(pl_store *store, uint64_t id, uint64_t bytes,
 
 void pl_store_drop_upload(pl_store *store, uint64_t id, uint64_t bytes)
 {
-    const size_t n = blob_chunks(bytes);
-    engine_object *objects = pl_alloc((n + 1) * sizeof *objects);
-    for (size_t i = 0; i < n; i++)
-        upload_name(store, id, i, objects[i].name);
-    remote_doom(&store->engine->uploads, objects, n);
-    pl_free(objects);
+    engine_objects objects = {0};
+    for (size_t i = 0; i < blob_chunks(bytes); i++)
+        upload_name(store, id, i, engine_objects_add(&objects)->name);
+    remote_doom(&store->engine->uploads, &objects);
+    pl_free(objects.at);
 }
