@@ -114,13 +114,7 @@ static pl_status audit_version(audit *a, row_view *row)
     a->number = v.number;
     a->sequence = v.sequence;
     a->params = v.params;
-    if (!v.params_gone)
-        tally_add(&a->blobs, &v.params);
-    tally_add(&a->blobs, &v.momentum);
-    tally_add(&a->blobs, &v.change);
-    for (int i = 0; i < v.n_contributions; i++)
-        if (v.has_updates)
-            tally_add(&a->blobs, &v.contributions[i].update);
+    tally_add_version(&a->blobs, &v);
     pl_version_clear(&v);
     return PL_OK;
 }
@@ -263,24 +257,31 @@ static pl_status check_meta(audit *a, row_view *row)
 }
 
 /* ---- blobs ---- */
-static void complain_of_refs(audit *a, const char *kind, const row_view *row,
-                             uint64_t refs, uint64_t named)
+static pl_status get_id(const row_view *row, pl_hash *id)
+{
+    if (row->key.len != sizeof id->bytes)
+        return row_damaged(row, "its key is not a hash");
+    memcpy(id->bytes, row->key.bytes, sizeof id->bytes);
+    return PL_OK;
+}
+
+/* Compares a count of references with how many names were gathered. */
+static void check_refs(audit *a, const char *kind, const tally *names,
+                       const pl_hash *id, uint64_t refs)
 {
     char text[PL_HASH_TEXT];
-    pl_hash id;
-    memcpy(id.bytes, row->key.bytes, sizeof id.bytes);
-    pl_hash_format(&id, text);
-    problem(a, "%s %s has the reference count %llu, but it is named %llu times", kind,
-            text, (unsigned long long)refs, (unsigned long long)named);
+    const uint64_t named = tally_count(names, id);
+    pl_hash_format(id, text);
+    if (refs != named)
+        problem(a, "%s %s has the reference count %llu, but it is named %llu times",
+                kind, text, (unsigned long long)refs, (unsigned long long)named);
 }
 
 static pl_status check_blob(audit *a, row_view *row)
 {
     blob_record blob;
     pl_hash id, name;
-    if (row->key.len != sizeof id.bytes)
-        return row_damaged(row, "its key is not a hash");
-    memcpy(id.bytes, row->key.bytes, sizeof id.bytes);
+    PL_CHECK(get_id(row, &id));
     PL_CHECK(blob_decode(row, &blob));
     a->report->n_blobs++;
     blob_name(&blob, &name);
@@ -289,9 +290,7 @@ static pl_status check_blob(audit *a, row_view *row)
             a, "a blob is stored under a wrong hash: %s",
             ((void)row_damaged(row, "its key does not match the hashes of its chunks"),
              pl_last_error()));
-    uint64_t named = tally_count(&a->blobs, &id);
-    if (blob.refs != named)
-        complain_of_refs(a, "blob", row, blob.refs, named);
+    check_refs(a, "blob", &a->blobs, &id, blob.refs);
     for (size_t i = 0; i < blob.chunks.len / PL_HASH_BYTES; i++) {
         pl_hash chunk = blob_chunk(&blob, i);
         tally_add(&a->chunks, &chunk);
@@ -349,14 +348,10 @@ static pl_status check_chunk(audit *a, row_view *row)
 {
     chunk_record chunk;
     pl_hash id;
-    if (row->key.len != sizeof id.bytes)
-        return row_damaged(row, "its key is not a hash");
-    memcpy(id.bytes, row->key.bytes, sizeof id.bytes);
+    PL_CHECK(get_id(row, &id));
     PL_CHECK(chunk_decode(row, &chunk));
     a->report->n_chunks++;
-    uint64_t named = tally_count(&a->chunks, &id);
-    if (chunk.refs != named)
-        complain_of_refs(a, "chunk", row, chunk.refs, named);
+    check_refs(a, "chunk", &a->chunks, &id, chunk.refs);
     pl_hash place = pack_place_of(chunk.pack, chunk.number);
     tally_add(&a->packs, &place);
     if (!a->bytes)

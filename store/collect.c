@@ -39,11 +39,7 @@ static pl_status choose_victim(void *context, const pl_version *v)
         c->victims = pl_grow(c->victims, (c->n + 1) * sizeof *c->victims);
         pl_copy_text(c->victims[c->n].module, PL_MODULE_NAME_MAX, v->module);
         c->victims[c->n++].number = v->number;
-        tally_add(&c->released, &v->params);
-        tally_add(&c->released, &v->momentum);
-        tally_add(&c->released, &v->change);
-        for (int i = 0; v->has_updates && i < v->n_contributions; i++)
-            tally_add(&c->released, &v->contributions[i].update);
+        tally_add_version(&c->released, v);
     }
     return PL_OK;
 }

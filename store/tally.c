@@ -13,6 +13,16 @@ void tally_add(tally *t, const pl_hash *name)
     t->names[t->n++] = *name;
 }
 
+void tally_add_version(tally *t, const pl_version *v)
+{
+    if (!v->params_gone)
+        tally_add(t, &v->params);
+    tally_add(t, &v->momentum);
+    tally_add(t, &v->change);
+    for (int i = 0; v->has_updates && i < v->n_contributions; i++)
+        tally_add(t, &v->contributions[i].update);
+}
+
 static int by_hash_bytes(const void *a, const void *b)
 {
     return memcmp(a, b, sizeof(pl_hash));
