@@ -460,11 +460,10 @@ static void check_sum(audit *a)
 static pl_status audit_store(audit *a)
 {
     pl_store *store = a->store;
-    char path[PL_PATH_MAX];
     watermark mark;
     bool marked = false;
     /* the mark is read before the refresh, so it is never ahead of the store */
-    PL_CHECK(watermark_load(pl_join(path, store->folder, "HWM"), &mark, &marked));
+    PL_CHECK(watermark_load(store->folder, &mark, &marked));
     PL_CHECK(pl_store_refresh(store));
     if (pl_store_look_as_writer(store) != PL_OK)
         report_problem(a, pl_last_error());

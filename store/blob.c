@@ -236,10 +236,9 @@ static pl_status read_wanted_chunk(const wanted_chunk *w, bool checked)
     for (int i = 0; status == PL_ERR_DAMAGED && i < n_tries; i++) {
         pl_sleep_ms(i);
         status = kv_refresh(r->store->db);
-        if (status == PL_OK)
-            status = chunk_open(from, &id, bytes, &chunk);
-        else
+        if (status != PL_OK)
             break;
+        status = chunk_open(from, &id, bytes, &chunk);
     }
     if (status != PL_OK)
         return pl_fail_in(status, "blob %s, chunk %zu of %zu", short_hash(r->id, text),
@@ -275,7 +274,7 @@ static pl_status read_group(void *context, size_t item, int thread)
             ids[i] = blob_chunk(&wanted[i].range->blob, wanted[i].index);
             bytes[i] = bytes_of_chunk(&wanted[i]);
         }
-        good = chunk_open_all(from, ids, bytes, n, chunks) == PL_OK;
+        good = chunk_open_all(from, ids, bytes, n, chunks);
         for (size_t i = 0; good && i < n; i++) {
             copy_part(&wanted[i], &chunks[i]);
             chunk_close(&chunks[i]);

@@ -220,13 +220,11 @@ static pl_status bring_record(mirror *m, kv_family family, const kv_cursor *from
 static pl_status commit_last(kv *to, kv_batch *batch, const char *folder,
                              const watermark *mark, bool is_later)
 {
-    char path[PL_PATH_MAX];
     watermark_file file;
-    pl_join(path, folder, "HWM");
     if (is_later)
-        PL_CHECK(watermark_make(path, mark));
+        PL_CHECK(watermark_make(folder, mark));
     PL_CHECK(kv_commit(to, batch));
-    PL_CHECK(watermark_open(path, mark, &file));
+    PL_CHECK(watermark_open(folder, mark, &file));
     pl_status status = watermark_set(&file, mark);
     watermark_close(&file);
     return status;

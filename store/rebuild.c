@@ -215,7 +215,7 @@ pl_status pl_store_rebuild(const char *place, const char *folder,
     kv_batch_destroy(&r.batch);
     kv_close(&r.db, false);
     const watermark mark = {from.head.sequence, from.head.epoch, from.head.log};
-    PL_TRY(watermark_open(pl_join(path, folder, "HWM"), &mark, &file));
+    PL_TRY(watermark_open(folder, &mark, &file));
     status = watermark_set(&file, &mark);
     watermark_close(&file);
     PL_TRY(status);

@@ -83,11 +83,6 @@ static const pl_field version_table[] = {
     PL_FIELD_BIT(pl_version, 19, has_updates, 1),
     PL_FIELDS_END};
 
-void version_fields(const pl_version *version, pl_buf *fields)
-{
-    pl_put_fields(fields, version_table, version);
-}
-
 void version_write(kv_batch *batch, const pl_version *v)
 {
     write_table_row(batch, KV_VERSION, key_of_version(v->module, v->number),
@@ -317,9 +312,17 @@ static const pl_field log_table[] = {PL_FIELD_NONZERO(log_record, 1, previous),
                                      PL_FIELD_NONZERO(log_record, 6, rows),
                                      PL_FIELDS_END};
 
-void log_fields(const log_record *entry, pl_buf *fields)
+void log_write(kv_batch *batch, uint64_t sequence, const log_record *entry,
+               pl_hash *hash)
 {
-    pl_put_fields(fields, log_table, entry);
+    pl_buf fields = {0}, value = {0};
+    const row_key key = key_of_number(sequence);
+    pl_put_fields(&fields, log_table, entry);
+    row_seal(KV_LOG, key_slice(&key), &fields, &value);
+    kv_put(batch, KV_LOG, key_slice(&key), (kv_slice){value.data, value.len});
+    pl_hash_of("log", value.data, value.len, hash);
+    pl_buf_destroy(&fields);
+    pl_buf_destroy(&value);
 }
 
 pl_status log_decode(row_view *row, log_record *out)

@@ -65,7 +65,6 @@ pl_status blob_read(row_source from, const pl_hash *id, blob_record *out, bool *
 pl_status chunk_read(row_source from, const pl_hash *id, chunk_record *out,
                      bool *found);
 
-void version_fields(const pl_version *version, pl_buf *fields);
 void version_write(kv_batch *batch, const pl_version *version);
 void pending_write(kv_batch *batch, const char *module, const pl_contribution *c);
 void path_write(kv_batch *batch, const pl_path_state *path);
@@ -77,4 +76,6 @@ void chunk_write(kv_batch *batch, const pl_hash *id, const chunk_record *chunk);
 /* The sum of all rows. A reader compares its hash with the newest log row. */
 pl_status sum_read(row_source from, row_sum *out);
 void sum_write(kv_batch *batch, const row_sum *sum);
-void log_fields(const log_record *entry, pl_buf *fields);
+/* Writes the log row of commit `sequence`; *hash gets the row's hash. */
+void log_write(kv_batch *batch, uint64_t sequence, const log_record *entry,
+               pl_hash *hash);

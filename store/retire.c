@@ -46,7 +46,7 @@ done:
 pl_status retire_pending(pl_txn *txn, const char *module, uint64_t phase,
                          bool keep_updates)
 {
-    row_key prefix = key_of_phase(module, phase);
+    row_key prefix = key_of_version(module, phase);
     return drop_rows(txn, &prefix, keep_updates);
 }
 

@@ -68,14 +68,9 @@ row_key key_of_pack(uint64_t pack, uint32_t number)
     return key;
 }
 
-row_key key_of_phase(const char *module, uint64_t phase)
-{
-    return key_of_version(module, phase);
-}
-
 row_key key_of_pending(const char *module, const pl_contribution *c)
 {
-    row_key key = key_of_phase(module, (uint64_t)c->phase);
+    row_key key = key_of_version(module, (uint64_t)c->phase);
     key_add_number(&key, (uint64_t)c->path, 8);
     key_add_number(&key, (uint64_t)c->replica, 8);
     return key;

@@ -131,8 +131,6 @@ pl_status remote_check(pl_store *store);
 /* Called after the epoch was raised: writes the epoch into the head. After this call no
  * other process may move the head. */
 pl_status remote_claim(pl_store *store);
-/* Called when a transaction begins: makes its batch keep the rows for remote_bring. */
-void remote_begin(pl_txn *txn);
 /* Called before the local commit: writes the chunks that wait and the commit's rows.
  * After a failure the store has no part of the commit; objects that were already
  * written are garbage. */

@@ -187,7 +187,6 @@ static pl_status load_sum(pl_store *store)
  * all other stores. */
 static pl_status raise_epoch(pl_store *store)
 {
-    char path[PL_PATH_MAX];
     watermark next = {store->sequence, store->epoch + 1, store->log_hash};
     kv_batch *batch = kv_batch_create(store->db);
     row_key epoch = key_of_name("epoch"), birth = key_of_name("store");
@@ -203,8 +202,7 @@ static pl_status raise_epoch(pl_store *store)
     pl_status status = store_write(store, batch, &next);
     kv_batch_destroy(&batch);
     PL_CHECK(status);
-    pl_join(path, store->folder, "HWM");
-    PL_CHECK(watermark_open(path, &next, &store->mark));
+    PL_CHECK(watermark_open(store->folder, &next, &store->mark));
     return watermark_set(&store->mark, &next);
 }
 
@@ -260,7 +258,7 @@ static pl_status open_writer(pl_store *store)
     if (status == PL_ERR_NOT_FOUND && store->mode == PL_STORE_CREATE)
         status = store_format_write(store->folder, false);
     PL_CHECK(status);
-    PL_CHECK(watermark_load(pl_join(path, store->folder, "HWM"), &mark, &marked));
+    PL_CHECK(watermark_load(store->folder, &mark, &marked));
     pl_join(database, store->folder, "db");
     /* Recovery writes the content of the log into table files, and RocksDB would abort
      * the process on a full disk. */
@@ -393,7 +391,7 @@ static pl_status show_newest(pl_store *store)
     char path[PL_PATH_MAX];
     watermark mark;
     bool marked = false;
-    PL_CHECK(watermark_load(pl_join(path, store->folder, "HWM"), &mark, &marked));
+    PL_CHECK(watermark_load(store->folder, &mark, &marked));
     if (!marked)
         return pl_fail(PL_ERR_NOT_FOUND,
                        "the store %s is still being made, or has lost its file HWM; "
@@ -459,7 +457,6 @@ pl_status store_open(pl_store *store)
 
 static pl_status refresh_reader(pl_store *store)
 {
-    char path[PL_PATH_MAX];
     watermark mark;
     bool marked = false;
     PL_CHECK(stores_check_number(store));
@@ -468,8 +465,7 @@ static pl_status refresh_reader(pl_store *store)
     if (store->frozen) {
         /* The mark may be one commit behind while a writer runs. */
         const bool is_newest = !pl_store_has_writer(store->folder) &&
-                               watermark_load(pl_join(path, store->folder, "HWM"),
-                                              &mark, &marked) == PL_OK &&
+                               watermark_load(store->folder, &mark, &marked) == PL_OK &&
                                marked && mark.sequence == store->sequence &&
                                mark.epoch == store->epoch;
         return is_newest ? PL_OK : show_newest(store);

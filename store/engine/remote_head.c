@@ -194,12 +194,6 @@ pl_status remote_claim(pl_store *store)
 }
 
 /* ---- a commit ---- */
-void remote_begin(pl_txn *txn)
-{
-    if (txn->store->engine)
-        kv_batch_keep(txn->batch);
-}
-
 pl_status remote_bring(pl_txn *txn, const pl_hash *log)
 {
     if (!txn->store->engine)

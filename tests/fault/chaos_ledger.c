@@ -99,10 +99,9 @@ static pl_status print_log(pl_store *store)
 
 static pl_status print_mark(const char *folder)
 {
-    char path[PL_PATH_MAX];
     watermark mark;
     bool found = false;
-    PL_CHECK(watermark_load(pl_join(path, folder, "HWM"), &mark, &found));
+    PL_CHECK(watermark_load(folder, &mark, &found));
     if (found && mark.sequence > 0)
         printf("commit %llu %s\n", (unsigned long long)mark.sequence,
                text_of(&mark.log));

@@ -359,12 +359,11 @@ STORE_TEST(a_row_that_was_changed_without_a_commit_is_found)
  * `first` on. */
 static void forget_sums(const char *folder, uint64_t first)
 {
-    char path[PL_PATH_MAX];
     watermark mark;
     bool found = false;
     pl_hash previous = {{0}};
     const row_key sum = key_of_name("rows");
-    assert_ok(watermark_load(pl_join(path, folder, "HWM"), &mark, &found));
+    assert_ok(watermark_load(folder, &mark, &found));
     kv *db = open_kv(folder);
     OWNED(kv_batch_destroy) kv_batch *batch = kv_batch_create(db);
     if (first == 1)
@@ -372,22 +371,18 @@ static void forget_sums(const char *folder, uint64_t first)
     for (uint64_t i = 1; i <= mark.sequence; i++) {
         row_view row;
         log_record entry;
-        OWNED(pl_buf_destroy) pl_buf fields = {0}, value = {0};
         row_key key = key_of_number(i);
         assert_ok(row_read((row_source){.db = db}, KV_LOG, &key, &row));
         assert_ok(log_decode(&row, &entry));
         entry.previous = previous;
         if (i >= first)
             entry.rows = (pl_hash){{0}};
-        log_fields(&entry, &fields);
-        row_seal(KV_LOG, key_slice(&key), &fields, &value);
-        kv_put(batch, KV_LOG, key_slice(&key), (kv_slice){value.data, value.len});
-        pl_hash_of("log", value.data, value.len, &previous);
+        log_write(batch, i, &entry, &previous);
     }
     assert_ok(kv_commit(db, batch));
     kv_close(&db, false);
     mark.log = previous;
-    assert_ok(watermark_make(path, &mark));
+    assert_ok(watermark_make(folder, &mark));
 }
 
 static uint64_t covered_from(const char *folder)
