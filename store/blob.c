@@ -164,9 +164,8 @@ static pl_status find_blob(const pl_store *store, const pl_hash *id, blob_record
 pl_status pl_store_blob_bytes(pl_store *store, const pl_hash *blob, uint64_t *bytes)
 {
     blob_record record;
-    pl_store *holder;
     *bytes = 0;
-    PL_CHECK(find_blob(store, blob, &record, &holder));
+    PL_CHECK(find_blob(store, blob, &record, NULL));
     *bytes = record.bytes;
     pl_buf_destroy(&record.chunks);
     return PL_OK;
@@ -177,9 +176,8 @@ bool pl_store_has_blob(pl_store *store, const pl_hash *blob)
 {
     row_view row;
     blob_record record;
-    pl_store *holder;
     const row_key key = key_of_hash(blob);
-    if (stores_find(store, KV_BLOB, &key, &row, &holder) != PL_OK || !row.found ||
+    if (stores_find(store, KV_BLOB, &key, &row, NULL) != PL_OK || !row.found ||
         blob_decode(&row, &record) != PL_OK)
         return false;
     pl_buf_destroy(&record.chunks);

@@ -334,16 +334,11 @@ void kv_close(kv **handle, bool abandon)
             rocksdb_column_family_handle_destroy(db->families[f]);
         rocksdb_close(db->db);
     }
-    if (db->read)
-        rocksdb_readoptions_destroy(db->read);
-    if (db->write)
-        rocksdb_writeoptions_destroy(db->write);
-    if (db->options)
-        rocksdb_options_destroy(db->options);
-    if (db->record_options)
-        rocksdb_options_destroy(db->record_options);
-    if (db->pack_options)
-        rocksdb_options_destroy(db->pack_options);
+    rocksdb_readoptions_destroy(db->read); /* these accept NULL */
+    rocksdb_writeoptions_destroy(db->write);
+    rocksdb_options_destroy(db->options);
+    rocksdb_options_destroy(db->record_options);
+    rocksdb_options_destroy(db->pack_options);
     if (db->folder >= 0)
         close(db->folder);
     pl_free(db);

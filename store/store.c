@@ -75,18 +75,16 @@ pl_status pl_store_head(pl_store *store, const char *module, pl_version *out)
 pl_status pl_store_get_path(pl_store *store, const char *name, pl_path_state *out)
 {
     row_view row;
-    pl_store *holder;
     memset(out, 0, sizeof *out);
-    PL_CHECK(find_named(store, KV_PATH, "path", name, &row, &holder));
+    PL_CHECK(find_named(store, KV_PATH, "path", name, &row, NULL));
     return path_decode(&row, out);
 }
 
 pl_status pl_store_get_object(pl_store *store, const char *name, pl_object *out)
 {
     row_view row;
-    pl_store *holder;
     memset(out, 0, sizeof *out);
-    PL_CHECK(find_named(store, KV_OBJECT, "object", name, &row, &holder));
+    PL_CHECK(find_named(store, KV_OBJECT, "object", name, &row, NULL));
     return object_decode(&row, out);
 }
 
@@ -104,9 +102,8 @@ pl_status pl_store_read_object(pl_store *store, const char *name, pl_buf *out)
 pl_status pl_store_get_ref(pl_store *store, const char *name, pl_buf *target)
 {
     row_view row;
-    pl_store *holder;
     pl_buf_clear(target);
-    PL_CHECK(find_named(store, KV_REF, "ref", name, &row, &holder));
+    PL_CHECK(find_named(store, KV_REF, "ref", name, &row, NULL));
     return ref_decode(&row, NULL, target);
 }
 

@@ -32,11 +32,11 @@ pl_status stores_find(const pl_store *all, kv_family family, const row_key *key,
 {
     pl_status damage = PL_OK;
     for (int i = 0; i < all->n_stores; i++) {
-        *holder = all->stores[i];
-        pl_status status = row_read(store_source(*holder), family, key, row);
-        if (status == PL_OK && row->found)
-            return PL_OK;
-        if (status != PL_OK && status != PL_ERR_DAMAGED)
+        pl_status status = row_read(store_source(all->stores[i]), family, key, row);
+        if (holder)
+            *holder = all->stores[i];
+        if ((status == PL_OK && row->found) ||
+            (status != PL_OK && status != PL_ERR_DAMAGED))
             return status;
         if (status != PL_OK)
             damage = status;

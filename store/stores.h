@@ -5,9 +5,9 @@
 #pragma once
 #include "store/store_internal.h"
 
-/* Looks up a row in each store in turn. *holder is the store that has it. A damaged row
- * is ERR_DAMAGED only if no other store has the row; any other error ends the search.
- */
+/* Looks up a row in each store in turn. *holder (unless NULL) is the store that has it.
+ * A damaged row is ERR_DAMAGED only if no other store has the row; any other error ends
+ * the search. */
 pl_status stores_find(const pl_store *all, kv_family family, const row_key *key,
                       row_view *row, pl_store **holder);
 /* Visits the rows of all stores whose keys begin with `prefix`, in key order. If

@@ -75,7 +75,6 @@ pl_status pl_store_use(pl_store *store, pl_store_usage *out)
     usage u = {0};
     pl_store_stats all;
     row_view row;
-    pl_store *holder;
     pl_hash name;
     uint64_t times;
     pl_status status = PL_OK;
@@ -96,7 +95,7 @@ pl_status pl_store_use(pl_store *store, pl_store_usage *out)
             const row_key key = key_of_hash(&name);
             if (used_before(u.blobs, use, &name))
                 continue;
-            PL_TRY(stores_find(store, KV_BLOB, &key, &row, &holder));
+            PL_TRY(stores_find(store, KV_BLOB, &key, &row, NULL));
             if (!row.found)
                 continue;
             PL_TRY(blob_decode(&row, &blob));
@@ -116,7 +115,7 @@ pl_status pl_store_use(pl_store *store, pl_store_usage *out)
             const row_key key = key_of_hash(&name);
             if (used_before(u.chunks, use, &name))
                 continue;
-            PL_TRY(stores_find(store, KV_CHUNK, &key, &row, &holder));
+            PL_TRY(stores_find(store, KV_CHUNK, &key, &row, NULL));
             if (!row.found)
                 continue;
             PL_TRY(chunk_decode(&row, &chunk));
