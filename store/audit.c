@@ -197,14 +197,13 @@ static pl_status check_object(audit *a, row_view *row)
 {
     pl_object object;
     blob_record blob;
-    bool found = false;
     PL_CHECK(object_decode(row, &object));
     tally_add(&a->blobs, &object.blob);
     if (!key_is(row, key_of_name(object.name)))
         problem(a, "object %s is stored under the key of a different object",
                 object.name);
-    PL_CHECK(blob_read(store_source(a->store), &object.blob, &blob, &found));
-    if (found && blob.bytes != object.bytes)
+    PL_CHECK(blob_read(store_source(a->store), &object.blob, &blob));
+    if (blob.exists && blob.bytes != object.bytes)
         problem(a, "object %s says that it has %llu bytes, but its blob has %llu",
                 object.name, (unsigned long long)object.bytes,
                 (unsigned long long)blob.bytes);

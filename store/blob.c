@@ -423,13 +423,14 @@ static pl_status count_new(const pl_txn *txn, const blob_record *blob, uint64_t 
     *bytes = 0;
     for (size_t i = 0; i < blob->chunks.len / PL_HASH_BYTES; i++) {
         chunk_record chunk;
-        bool found = false;
         pl_hash id = blob_chunk(blob, i);
         const pl_hash before = i > 0 ? blob_chunk(blob, i - 1) : (pl_hash){{0}};
         if (i > 0 && pl_hash_equal(&id, &before))
             continue;
-        PL_CHECK(chunk_read(txn_source(txn), &id, &chunk, &found));
-        *bytes += found ? 0 : chunk_bytes_at(blob->bytes, (uint64_t)i * PL_CHUNK_BYTES);
+        PL_CHECK(chunk_read(txn_source(txn), &id, &chunk));
+        *bytes += chunk.exists
+                      ? 0
+                      : chunk_bytes_at(blob->bytes, (uint64_t)i * PL_CHUNK_BYTES);
     }
     return PL_OK;
 }
@@ -443,9 +444,8 @@ static pl_status put_chunks(pl_txn *txn, const uint8_t *data, const blob_record 
         const size_t len = chunk_bytes_at(blob->bytes, at);
         const pl_hash id = blob_chunk(blob, i);
         chunk_record chunk;
-        bool found = false;
-        PL_CHECK(chunk_read(txn_source(txn), &id, &chunk, &found));
-        if (!found) {
+        PL_CHECK(chunk_read(txn_source(txn), &id, &chunk));
+        if (!chunk.exists) {
             chunk = (chunk_record){.bytes = len};
             PL_CHECK(chunk_place(txn, &id, &chunk, data + at, len));
         }
@@ -482,7 +482,6 @@ static pl_status put_flowing(pl_txn *txn, const uint8_t *data, blob_record *blob
 {
     char text[PL_HASH_TEXT];
     blob_record old;
-    bool found = false;
     PL_CHECK(bulk_begin(txn, blob->bytes));
     /* Puts a group of chunks while the next group is hashed. The hashes of the first
      * group are known at the start. */
@@ -495,9 +494,9 @@ static pl_status put_flowing(pl_txn *txn, const uint8_t *data, blob_record *blob
     PL_CHECK(put_chunks(txn, data, blob, known - f.n_next));
     PL_CHECK(bulk_end(txn));
     blob_name(blob, out);
-    PL_CHECK(blob_read(txn_source(txn), out, &old, &found));
+    PL_CHECK(blob_read(txn_source(txn), out, &old));
     pl_buf_destroy(&old.chunks);
-    if (found)
+    if (old.exists)
         return pl_fail(PL_ERR_DAMAGED,
                        "blob %s is in the store, but the rows of its first chunks are "
                        "not; check the store with `pathloom store fsck`",
@@ -512,7 +511,6 @@ static pl_status put_flowing(pl_txn *txn, const uint8_t *data, blob_record *blob
  * record of the transaction names it, it is deleted just before the commit. */
 pl_status pl_txn_put_blob(pl_txn *txn, const void *data, uint64_t bytes, pl_hash *out)
 {
-    bool found = false;
     uint64_t new_bytes = 0;
     blob_record blob = {.bytes = bytes}, old = {0};
     pl_status status = PL_OK;
@@ -532,8 +530,8 @@ pl_status pl_txn_put_blob(pl_txn *txn, const void *data, uint64_t bytes, pl_hash
         pl_buf_clear(&blob.chunks);
     }
     identify(data, &blob, out);
-    PL_TRY(blob_read(txn_source(txn), out, &old, &found));
-    if (found)
+    PL_TRY(blob_read(txn_source(txn), out, &old));
+    if (old.exists)
         goto done;
     PL_TRY(txn_spoil(txn, count_new(txn, &blob, &new_bytes)));
     PL_TRY(txn_spoil(txn, bulk_begin(txn, new_bytes)));
@@ -552,10 +550,9 @@ pl_status blob_check(const pl_txn *txn, const pl_hash *id, const char *use,
 {
     char text[PL_HASH_TEXT];
     blob_record blob;
-    bool found = false;
-    PL_CHECK(blob_read(txn_source(txn), id, &blob, &found));
+    PL_CHECK(blob_read(txn_source(txn), id, &blob));
     pl_buf_destroy(&blob.chunks);
-    if (!found)
+    if (!blob.exists)
         return pl_fail(PL_ERR_NOT_FOUND,
                        "blob %s (%s of %s) is neither in the store nor in the "
                        "transaction; store the blob first",
@@ -567,11 +564,10 @@ static pl_status add_refs(pl_txn *txn, const pl_hash *id, int change)
 {
     char text[PL_HASH_TEXT];
     blob_record blob;
-    bool found = false;
     if (pl_hash_none(id))
         return PL_OK;
-    PL_CHECK(blob_read(txn_source(txn), id, &blob, &found));
-    if (!found)
+    PL_CHECK(blob_read(txn_source(txn), id, &blob));
+    if (!blob.exists)
         return missing_blob(id);
     pl_status status = PL_OK;
     if (change < 0 && blob.refs == 0)
@@ -607,9 +603,8 @@ static pl_status drop_chunk(pl_txn *txn, const pl_hash *id)
 {
     char text[PL_HASH_TEXT];
     chunk_record chunk;
-    bool found = false;
-    PL_CHECK(chunk_read(txn_source(txn), id, &chunk, &found));
-    if (!found || chunk.refs == 0)
+    PL_CHECK(chunk_read(txn_source(txn), id, &chunk));
+    if (!chunk.exists || chunk.refs == 0)
         return pl_fail(
             PL_ERR_DAMAGED,
             "chunk %s is missing or has the reference count 0, although a blob or a "
@@ -633,10 +628,9 @@ pl_status blob_sweep(pl_txn *txn)
     for (size_t i = 0; i < txn->n_loose; i++) {
         const row_key row = key_of_hash(&txn->loose[i]);
         blob_record blob;
-        bool found = false;
         pl_status status = PL_OK;
-        PL_CHECK(blob_read(txn_source(txn), &txn->loose[i], &blob, &found));
-        const bool is_unused = found && blob.refs == 0;
+        PL_CHECK(blob_read(txn_source(txn), &txn->loose[i], &blob));
+        const bool is_unused = blob.exists && blob.refs == 0;
         const size_t n = is_unused ? blob.chunks.len / PL_HASH_BYTES : 0;
         for (size_t c = 0; status == PL_OK && c < n; c++) {
             const pl_hash chunk = blob_chunk(&blob, c);

@@ -64,9 +64,8 @@ static pl_status load_at(row_source from, const pl_hash *id, const chunk_record 
     PL_TRY(from.store->places->get(&from, id, chunk, out));
     for (int i = 0; i < 2 && chunk->coding == CHUNK_DELTA; i++) {
         chunk_record base;
-        bool found = false;
-        PL_TRY(chunk_read(from, &chunk->bases[i], &base, &found));
-        if (!found || base.bytes != chunk->bytes || depth >= CHUNK_DEPTH_MAX)
+        PL_TRY(chunk_read(from, &chunk->bases[i], &base));
+        if (!base.exists || base.bytes != chunk->bytes || depth >= CHUNK_DEPTH_MAX)
             PL_TRY(pl_fail(
                 PL_ERR_DAMAGED,
                 "a chunk from which it is computed is missing or has a different size, "
@@ -104,9 +103,8 @@ pl_status chunk_load(row_source from, const pl_hash *id, const chunk_record *chu
 static pl_status find_chunk(row_source from, const pl_hash *id, size_t expected,
                             chunk_record *out)
 {
-    bool found = false;
-    PL_CHECK(chunk_read(from, id, out, &found));
-    if (!found)
+    PL_CHECK(chunk_read(from, id, out));
+    if (!out->exists)
         return pl_fail(PL_ERR_DAMAGED,
                        "its record is missing; restore the store from a copy");
     if (out->bytes != expected)

@@ -77,9 +77,8 @@ static pl_status count_with_bases(collection *c)
         c->report->n_chunks = c->report->bytes = 0;
         for (size_t i = 0; status == PL_OK && tally_next(&all, &i, &id, &released);) {
             chunk_record chunk;
-            bool found = false;
-            status = chunk_read(store_source(c->store), &id, &chunk, &found);
-            if (status != PL_OK || !found || chunk.refs > released)
+            status = chunk_read(store_source(c->store), &id, &chunk);
+            if (status != PL_OK || !chunk.exists || chunk.refs > released)
                 continue;
             c->report->n_chunks++;
             c->report->bytes += chunk.stored;
@@ -133,9 +132,8 @@ pl_status pl_store_collect(pl_store *store, pl_keep_fn keep, void *context, bool
     tally_sort(&c.released);
     for (size_t i = 0; tally_next(&c.released, &i, &id, &released);) {
         blob_record blob;
-        bool found = false;
-        PL_TRY(blob_read(store_source(store), &id, &blob, &found));
-        const bool is_freed = found && blob.refs <= released;
+        PL_TRY(blob_read(store_source(store), &id, &blob));
+        const bool is_freed = blob.exists && blob.refs <= released;
         const size_t n = is_freed ? blob.chunks.len / PL_HASH_BYTES : 0;
         out->n_blobs += is_freed;
         for (size_t k = 0; k < n; k++) {

@@ -61,12 +61,11 @@ static pl_status delta_depth_of(const recoding *r, const pl_hash *id,
                                 const pl_hash *not_on, int level, int *out)
 {
     chunk_record chunk;
-    bool found = false;
     *out = CHUNK_DEPTH_MAX + 1;
     if (pl_hash_equal(id, not_on) || level > CHUNK_DEPTH_MAX)
         return PL_OK;
-    PL_CHECK(chunk_read(txn_source(r->txn), id, &chunk, &found));
-    if (!found)
+    PL_CHECK(chunk_read(txn_source(r->txn), id, &chunk));
+    if (!chunk.exists)
         return PL_OK;
     *out = 0;
     for (int i = 0; i < 2 && chunk.coding == CHUNK_DELTA; i++) {
@@ -91,9 +90,8 @@ typedef struct chunk_work {
 static pl_status raise(pl_txn *txn, const pl_hash *id, uint64_t height)
 {
     chunk_record chunk;
-    bool found = false;
-    PL_CHECK(chunk_read(txn_source(txn), id, &chunk, &found));
-    if (!found || chunk.height >= height)
+    PL_CHECK(chunk_read(txn_source(txn), id, &chunk));
+    if (!chunk.exists || chunk.height >= height)
         return PL_OK;
     chunk.height = height;
     chunk_write(txn->batch, id, &chunk);
@@ -115,9 +113,8 @@ static pl_status replace_chunk(pl_txn *txn, const chunk_work *w)
         const pl_hash *id = &w->bases[i];
         uint64_t height = next.height + 1;
         chunk_record base;
-        bool found = false;
-        PL_CHECK(chunk_read(txn_source(txn), id, &base, &found));
-        if (!found)
+        PL_CHECK(chunk_read(txn_source(txn), id, &base));
+        if (!base.exists)
             return pl_fail(PL_ERR_DAMAGED,
                            "a chunk from which another one is computed is missing; "
                            "check the store with `pathloom store fsck`");
@@ -134,12 +131,12 @@ static pl_status replace_chunk(pl_txn *txn, const chunk_work *w)
  * may depend on this chunk. */
 static pl_status recode_chunk(recoding *r, const pl_hash *id, const pl_hash bases[2])
 {
-    bool found = false, may = !pl_hash_none(&bases[0]);
+    bool may = !pl_hash_none(&bases[0]);
     chunk_work w = {.id = *id};
     const row_source from = txn_source(r->txn);
     pl_status status = PL_OK;
-    PL_CHECK(chunk_read(from, id, &w.record, &found));
-    if (!found || w.record.coding != CHUNK_RAW || w.record.bytes < BYTES_MIN)
+    PL_CHECK(chunk_read(from, id, &w.record));
+    if (!w.record.exists || w.record.coding != CHUNK_RAW || w.record.bytes < BYTES_MIN)
         return PL_OK;
     r->budget -= w.record.bytes < r->budget ? w.record.bytes : r->budget;
     for (int i = 0; i < 2 && !pl_hash_none(&bases[0]); i++) {
@@ -183,7 +180,7 @@ static pl_status params_of(const recoding *r, const char *module, uint64_t numbe
     bool there = found && !v.params_gone;
     pl_hash params = v.params;
     pl_version_clear(&v);
-    return there ? blob_read(txn_source(r->txn), &params, out, &found) : PL_OK;
+    return there ? blob_read(txn_source(r->txn), &params, out) : PL_OK;
 }
 
 /* Codes the chunks of a version. *whole is false if the budget was used up before. */

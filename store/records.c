@@ -252,14 +252,16 @@ pl_status blob_decode(row_view *row, blob_record *out)
     return status;
 }
 
-pl_status blob_read(row_source from, const pl_hash *id, blob_record *out, bool *found)
+pl_status blob_read(row_source from, const pl_hash *id, blob_record *out)
 {
     row_view row;
     row_key key = key_of_hash(id);
     *out = (blob_record){0};
     PL_CHECK(row_read(from, KV_BLOB, &key, &row));
-    *found = row.found;
-    return row.found ? blob_decode(&row, out) : PL_OK;
+    if (row.found)
+        PL_CHECK(blob_decode(&row, out));
+    out->exists = row.found;
+    return PL_OK;
 }
 
 static const pl_field chunk_fields[] = {
@@ -293,14 +295,16 @@ pl_status chunk_decode(row_view *row, chunk_record *out)
     return rest != PL_OK ? rest : status;
 }
 
-pl_status chunk_read(row_source from, const pl_hash *id, chunk_record *out, bool *found)
+pl_status chunk_read(row_source from, const pl_hash *id, chunk_record *out)
 {
     row_view row;
     row_key key = key_of_hash(id);
     *out = (chunk_record){0};
     PL_CHECK(row_read(from, KV_CHUNK, &key, &row));
-    *found = row.found;
-    return row.found ? chunk_decode(&row, out) : PL_OK;
+    if (row.found)
+        PL_CHECK(chunk_decode(&row, out));
+    out->exists = row.found;
+    return PL_OK;
 }
 
 /* ---- the log ---- */

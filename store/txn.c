@@ -303,11 +303,10 @@ pl_status pl_txn_put_object(pl_txn *txn, const char *name, const pl_hash *blob)
 {
     pl_hash old;
     blob_record record;
-    bool found = false;
     pl_object object = {.blob = *blob};
     PL_CHECK(check_name("object", name));
     PL_CHECK(blob_check(txn, blob, "the content", name));
-    PL_CHECK(blob_read(txn_source(txn), blob, &record, &found));
+    PL_CHECK(blob_read(txn_source(txn), blob, &record));
     object.bytes = record.bytes;
     pl_buf_destroy(&record.chunks);
     PL_CHECK(txn_old_blob(txn, KV_OBJECT, name, &old));

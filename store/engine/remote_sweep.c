@@ -35,7 +35,6 @@ static bool chunk_is_garbage(const pl_store *store, const char *name)
     chunk_record chunk;
     char hash[PL_HASH_TEXT], own[ENGINE_NAME_MAX];
     uint64_t epoch;
-    bool found = false;
     const remote_doomed *doomed = &store->engine->doomed;
     const char *text = name + strlen("chunk/");
     if (strlen(text) < PL_HASH_TEXT - 1)
@@ -46,10 +45,10 @@ static bool chunk_is_garbage(const pl_store *store, const char *name)
         !is_past(store, epoch))
         return false;
     /* if the row is damaged, none of its objects may be dropped */
-    if (chunk_read(store_source(store), &id, &chunk, &found) != PL_OK)
+    if (chunk_read(store_source(store), &id, &chunk) != PL_OK)
         return false;
     remote_chunk_name(&id, &chunk, own);
-    if (found && strcmp(own, name) == 0)
+    if (chunk.exists && strcmp(own, name) == 0)
         return false;
     for (size_t i = 0; i < doomed->n; i++)
         if (strcmp(doomed->names[i].name, name) == 0)

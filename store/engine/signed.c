@@ -42,10 +42,9 @@ pl_status pl_store_sign_blob(pl_store *store, const pl_hash *blob, uint64_t offs
          i < blob_chunks(record.bytes) && i < first + PL_SIGNED_CHUNKS; i++) {
         chunk_record chunk;
         char name[ENGINE_NAME_MAX];
-        bool found = false;
         const pl_hash id = blob_chunk(&record, i);
-        PL_TRY(chunk_read(store_source(holder), &id, &chunk, &found));
-        status = found && chunk.coding == CHUNK_RAW ? PL_OK : PL_ERR_UNSUPPORTED;
+        PL_TRY(chunk_read(store_source(holder), &id, &chunk));
+        status = chunk.exists && chunk.coding == CHUNK_RAW ? PL_OK : PL_ERR_UNSUPPORTED;
         if (status != PL_OK)
             goto done;
         remote_chunk_name(&id, &chunk, name);

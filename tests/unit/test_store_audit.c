@@ -210,9 +210,8 @@ typedef void (*change_fn)(kv_batch *batch, pl_version *v, const pl_version *othe
 static void change_refs(kv *db, kv_batch *batch, const pl_hash *id, uint64_t by)
 {
     blob_record blob;
-    bool found;
-    assert_ok(blob_read((row_source){.db = db}, id, &blob, &found));
-    assert_true(found);
+    assert_ok(blob_read((row_source){.db = db}, id, &blob));
+    assert_true(blob.exists);
     blob.refs += by;
     blob_write(batch, id, &blob);
     pl_buf_destroy(&blob.chunks);

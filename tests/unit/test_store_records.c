@@ -250,11 +250,11 @@ ROW_TEST(old_bytes_decode_to_what_was_meant)
     assert_ok(head_read(from, "mix/L1.E0", &head, &found));
     assert_true(head.number == 8 && head.momentum_from == 7);
     pl_hash id = hash_of_byte(0x77);
-    assert_ok(blob_read(from, &id, &blob, &found));
+    assert_ok(blob_read(from, &id, &blob));
     assert_true(blob.bytes == PL_CHUNK_BYTES + 1 && blob.refs == 2);
     assert_int_equal(blob.chunks.len, 2 * PL_HASH_BYTES);
     pl_buf_destroy(&blob.chunks);
-    assert_ok(chunk_read(from, &id, &chunk, &found));
+    assert_ok(chunk_read(from, &id, &chunk));
     assert_true(chunk.pack == 99 && chunk.number == 4 && chunk.refs == 3);
 }
 
