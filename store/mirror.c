@@ -79,25 +79,13 @@ done:
 }
 
 /* ---- chunks: they are copied first ---- */
-static pl_status flush_batch(mirror *m)
-{
-    pl_status status = kv_commit(m->to, m->batch);
-    kv_batch_destroy(&m->batch);
-    m->batch = kv_batch_create(m->to);
-    return status;
-}
-
 /* Writes the row STORE_MIRROR_ROW. While this row exists, chunks that no record names
  * are not damage. The last batch deletes the row. */
 static void mark_begin(mirror *m)
 {
-    pl_buf fields = {0};
-    row_key key = key_of_name(STORE_MIRROR_ROW);
-    if (m->marked)
-        return;
+    if (!m->marked)
+        number_write(m->batch, STORE_MIRROR_ROW, m->from->sequence);
     m->marked = true;
-    pl_put_u64(&fields, 1, m->from->sequence);
-    row_write(m->batch, KV_META, &key, &fields);
 }
 
 /* Returns whether the target's pack rows of this commit need no comparison. Rows of
@@ -124,7 +112,8 @@ static pl_status bring_chunk(mirror *m, kv_family family, const kv_cursor *from,
     kv_put(m->batch, family, from->key, from->value);
     m->report->n_chunks++;
     m->report->bytes += from->value.len;
-    return kv_batch_bytes(m->batch) > BATCH_BYTES ? flush_batch(m) : PL_OK;
+    return kv_batch_bytes(m->batch) > BATCH_BYTES ? rebase_flush(m->to, &m->batch)
+                                                  : PL_OK;
 }
 
 /* ---- chunks of a source with an engine ---- */
@@ -170,7 +159,8 @@ static pl_status bring_remote(mirror *m, kv_family family, const kv_cursor *from
     }
     chunk_close(&bytes);
     PL_CHECK(status);
-    return kv_batch_bytes(m->batch) > BATCH_BYTES ? flush_batch(m) : PL_OK;
+    return kv_batch_bytes(m->batch) > BATCH_BYTES ? rebase_flush(m->to, &m->batch)
+                                                  : PL_OK;
 }
 
 /* ---- all other rows, in one batch ---- */
@@ -231,25 +221,14 @@ static pl_status commit_last(kv *to, kv_batch *batch, const char *folder,
 }
 
 /* ---- opening the target and comparing it with the source ---- */
-static pl_status read_target_value(kv *db, kv_family family, row_key key, pl_buf *out)
-{
-    kv_pin pin;
-    pl_buf_clear(out);
-    PL_CHECK(kv_get(db, family, key_slice(&key), &pin));
-    if (pin.data)
-        pl_buf_append(out, pin.data, pin.len);
-    kv_unpin(&pin);
-    return PL_OK;
-}
-
 static bool same_row(kv *from, kv *to, kv_family family, row_key key)
 {
-    pl_buf a = {0}, b = {0};
-    bool same = read_target_value(from, family, key, &a) == PL_OK &&
-                read_target_value(to, family, key, &b) == PL_OK && a.len > 0 &&
+    kv_pin a = {0}, b = {0};
+    bool same = kv_get(from, family, key_slice(&key), &a) == PL_OK &&
+                kv_get(to, family, key_slice(&key), &b) == PL_OK && a.len > 0 &&
                 a.len == b.len && memcmp(a.data, b.data, a.len) == 0;
-    pl_buf_destroy(&a);
-    pl_buf_destroy(&b);
+    kv_unpin(&a);
+    kv_unpin(&b);
     return same;
 }
 
@@ -262,17 +241,12 @@ bool pl_store_same_birth(const pl_store *a, const pl_store *b)
 static pl_status compare_target(mirror *m, mirror_target *to)
 {
     pl_buf last = {0};
-    row_view row;
-    row_key epoch = key_of_name("epoch"), birth = key_of_name("store");
+    row_key birth = key_of_name("store");
     pl_status status = PL_OK;
     PL_TRY(kv_last_key(m->to, KV_LOG, &last));
     if (last.len > 0)
         m->to_sequence = store_key_number(last.data, last.len);
-    PL_TRY(row_read((row_source){.db = m->to}, KV_META, &epoch, &row));
-    if (row.found) {
-        m->to_epoch = pl_get_u64(&row.fields, 1, 0);
-        PL_TRY(row_end(&row));
-    }
+    PL_TRY(number_read((row_source){.db = m->to}, "epoch", &m->to_epoch));
     m->same_line = m->to_sequence == 0 ||
                    same_row(m->from->db, m->to, KV_LOG, key_of_number(m->to_sequence));
     bool same_store = m->to_epoch == 0 || same_row(m->from->db, m->to, KV_META, birth);
@@ -333,7 +307,7 @@ pl_status mirror_into(pl_store *from, mirror_target *to, pl_buf *left,
     const kv_family family = from->places->family;
     PL_TRY(each_pair(&m, family, family == KV_PACK ? bring_chunk : bring_remote));
     tally_sort(&m.places);
-    PL_TRY(flush_batch(&m));
+    PL_TRY(rebase_flush(m.to, &m.batch));
     /* all other rows, in one batch: it is committed, or written into `left` */
     if (left)
         kv_batch_keep(m.batch);
@@ -342,11 +316,8 @@ pl_status mirror_into(pl_store *from, mirror_target *to, pl_buf *left,
     watermark mark = {from->sequence, from->epoch, from->log_hash};
     if (m.to_epoch > mark.epoch) {
         /* a copy elsewhere also needs this row: an epoch must not decrease */
-        pl_buf fields = {0};
-        row_key key = key_of_name("epoch");
         mark.epoch = m.to_epoch;
-        pl_put_u64(&fields, 1, mark.epoch);
-        row_write(m.batch, KV_META, &key, &fields);
+        number_write(m.batch, "epoch", mark.epoch);
     }
     if (left) {
         kv_slice rows = kv_batch_kept(m.batch);
@@ -383,16 +354,9 @@ pl_status mirror_finish(const char *folder, const pl_buf *left)
     PL_TRY(kv_open(pl_join(path, folder, "db"), KV_MAKE, NULL, &to));
     batch = kv_batch_create(to);
     const uint8_t *bytes = pl_get_bytes(&r, LEFT_ROWS, 0, &len);
-    kv_slice rows = {bytes, len};
+    uint64_t n_puts = 0;
     PL_TRY(pl_reader_status(&r));
-    while (rows.len > 0) {
-        row_operation one;
-        PL_TRY(rebase_next(&rows, &one));
-        if (one.puts)
-            kv_put(batch, one.family, one.key, one.value);
-        else
-            kv_delete(batch, one.family, one.key);
-    }
+    PL_TRY(rebase_apply((kv_slice){bytes, len}, batch, &n_puts));
     const size_t n = pl_field_count(&r, LEFT_CHUNK);
     for (size_t i = 0; i < n; i++) {
         bytes = pl_get_bytes(&r, LEFT_CHUNK, i, &len);

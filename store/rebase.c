@@ -33,6 +33,28 @@ pl_status rebase_next(kv_slice *rest, row_operation *out)
     return PL_OK;
 }
 
+pl_status rebase_apply(kv_slice operations, kv_batch *batch, uint64_t *n_puts)
+{
+    row_operation one;
+    while (operations.len > 0) {
+        PL_CHECK(rebase_next(&operations, &one));
+        if (one.puts)
+            kv_put(batch, one.family, one.key, one.value);
+        else
+            kv_delete(batch, one.family, one.key);
+        *n_puts += one.puts;
+    }
+    return PL_OK;
+}
+
+pl_status rebase_flush(kv *db, kv_batch **batch)
+{
+    pl_status status = kv_commit(db, *batch);
+    kv_batch_destroy(batch);
+    *batch = kv_batch_create(db);
+    return status;
+}
+
 /* ---- writing a base ---- */
 typedef struct base_writer {
     pl_store *store;

@@ -21,3 +21,7 @@ typedef struct row_operation {
 /* Reads the first operation of `rest`, and moves `rest` past it. ERR_DAMAGED if the
  * bytes cannot be decoded. */
 pl_status rebase_next(kv_slice *rest, row_operation *out);
+/* Adds the operations to the batch, and the number of rows that they write to *n_puts.
+ */
+pl_status rebase_apply(kv_slice operations, kv_batch *batch, uint64_t *n_puts);
+pl_status rebase_flush(kv *db, kv_batch **batch); /* commits it; begins a new one */

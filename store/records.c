@@ -334,7 +334,27 @@ pl_status log_decode(row_view *row, log_record *out)
     return read_row(row, log_table, out);
 }
 
-/* ---- the sum of rows ---- */
+/* ---- the meta family ---- */
+void number_write(kv_batch *batch, const char *name, uint64_t number)
+{
+    pl_buf fields = {0};
+    row_key key = key_of_name(name);
+    pl_put_u64(&fields, 1, number);
+    row_write(batch, KV_META, &key, &fields);
+}
+
+pl_status number_read(row_source from, const char *name, uint64_t *out)
+{
+    row_view row;
+    row_key key = key_of_name(name);
+    *out = 0;
+    PL_CHECK(row_read(from, KV_META, &key, &row));
+    if (!row.found)
+        return PL_OK;
+    *out = pl_get_u64(&row.fields, 1, 0);
+    return row_end(&row);
+}
+
 void sum_write(kv_batch *batch, const row_sum *sum)
 {
     pl_buf fields = {0};

@@ -75,6 +75,9 @@ void ref_write(kv_batch *batch, const char *name, const char *target);
 void head_write(kv_batch *batch, const char *module, const head_record *head);
 void blob_write(kv_batch *batch, const pl_hash *id, const blob_record *blob);
 void chunk_write(kv_batch *batch, const pl_hash *id, const chunk_record *chunk);
+/* A number in a row of the meta family; reading gives 0 if there is no such row. */
+pl_status number_read(row_source from, const char *name, uint64_t *out);
+void number_write(kv_batch *batch, const char *name, uint64_t number);
 /* The sum of all rows. A reader compares its hash with the newest log row. */
 pl_status sum_read(row_source from, row_sum *out);
 void sum_write(kv_batch *batch, const row_sum *sum);

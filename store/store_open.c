@@ -61,13 +61,7 @@ static pl_status load_state(pl_store *store)
         store->sequence = store_key_number(last.data, last.len);
         pl_hash_of("log", pin.data, pin.len, &store->log_hash);
     }
-    row_view row;
-    row_key key = key_of_name("epoch");
-    PL_TRY(row_read(store_source(store), KV_META, &key, &row));
-    if (row.found) {
-        store->epoch = pl_get_u64(&row.fields, 1, 0);
-        PL_TRY(row_end(&row));
-    }
+    PL_TRY(number_read(store_source(store), "epoch", &store->epoch));
 done:
     kv_unpin(&pin);
     pl_buf_destroy(&last);
@@ -189,7 +183,7 @@ static pl_status raise_epoch(pl_store *store)
 {
     watermark next = {store->sequence, store->epoch + 1, store->log_hash};
     kv_batch *batch = kv_batch_create(store->db);
-    row_key epoch = key_of_name("epoch"), birth = key_of_name("store");
+    row_key birth = key_of_name("store");
     pl_buf fields = {0};
     if (store->epoch == 0) {
         const uint64_t id[2] = {pl_random_fresh(), pl_random_fresh()};
@@ -197,8 +191,7 @@ static pl_status raise_epoch(pl_store *store)
         pl_put_u64(&fields, 2, (uint64_t)pl_wall_ms());
         row_write(batch, KV_META, &birth, &fields);
     }
-    pl_put_u64(&fields, 1, next.epoch);
-    row_write(batch, KV_META, &epoch, &fields);
+    number_write(batch, "epoch", next.epoch);
     pl_status status = store_write(store, batch, &next);
     kv_batch_destroy(&batch);
     PL_CHECK(status);
