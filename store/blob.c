@@ -366,7 +366,9 @@ static pl_status read_blob(pl_store *store, const pl_hash *blob, uint64_t offset
     if ((status != PL_ERR_DAMAGED && status != PL_ERR_NOT_FOUND) ||
         store->mode != PL_STORE_READ)
         return status;
-    PL_CHECK(stores_catch_up(store));
+    /* changes no field of a pl_store, because several threads may read at once */
+    for (int i = 0; i < store->n_stores; i++)
+        PL_CHECK(kv_refresh(store->stores[i]->db));
     return read_once(range, checked);
 }
 
@@ -382,8 +384,7 @@ pl_status pl_store_copy_blob(pl_store *store, const pl_hash *blob, uint64_t offs
     return read_blob(store, blob, offset, len, out, false);
 }
 
-/* Reads all blobs together. If the store is open for reading, reads the blobs one by
- * one, because a follower may have to read a blob again. */
+/* A follower reads the blobs one by one, because it may have to read one again. */
 pl_status pl_store_read_blobs(pl_store *store, const pl_blob_read *reads, size_t n)
 {
     pl_status status = PL_OK;

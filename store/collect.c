@@ -119,7 +119,11 @@ done:
 pl_status pl_store_collect(pl_store *store, pl_keep_fn keep, void *context, bool run,
                            pl_gc_report *out)
 {
-    PL_CHECK(stores_refuse(store, "collecting"));
+    if (store->n_stores > 1)
+        return pl_fail(PL_ERR_UNSUPPORTED,
+                       "collecting works on the store of one home, but %s has the "
+                       "stores of %d homes; give --store %s/home-N",
+                       store->folder, store->n_stores, store->folder);
     collection c = {.store = store, .keep = keep, .context = context, .report = out};
     pl_txn *txn = NULL;
     pl_status status = PL_OK;

@@ -285,7 +285,7 @@ pl_status pl_store_end_copy(const char *folder)
 /* The folder is locked first, so that no other process copies into it. */
 pl_status pl_store_clear_copy(const char *folder)
 {
-    char path[PL_PATH_MAX];
+    char path[PL_PATH_MAX], part[PL_PATH_MAX];
     int lock = -1, n = 0;
     pl_status status = PL_OK;
     if (!pl_path_is_folder(folder) || pl_lock_folder(folder, &lock) != PL_OK)
@@ -293,18 +293,14 @@ pl_status pl_store_clear_copy(const char *folder)
     PL_TRY(pl_store_parts(folder, &n));
     bool has_all = n > 0;
     for (int i = 0; i < n; i++)
-        has_all = has_all && parts_is_made(folder, i);
+        has_all =
+            has_all &&
+            pl_path_exists(pl_join(path, pl_store_part(folder, i, part), "FORMAT"));
     for (int i = 0; has_all && i < PL_PARTS_MAX; i++)
         PL_TRY(pl_remove_tree(new_part(folder, i, path)));
 done:
     pl_unlock_folder(&lock);
     return status;
-}
-
-pl_status mirror_clear(const char *folder)
-{
-    char path[PL_PATH_MAX];
-    return pl_remove_tree(pl_join(path, folder, "new"));
 }
 
 /* ---- before the decision ---- */

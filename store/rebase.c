@@ -3,12 +3,7 @@
  * many bytes as all commits, or fewer. */
 #include "store/rebase.h"
 
-enum { PART_BYTES = 4 << 20, OPERATION_HEAD = 10, LOG_BYTES_MIN = 4 << 20 };
-
-bool rebase_is_due(const remote_head *head)
-{
-    return head->log_bytes > LOG_BYTES_MIN && head->log_bytes > head->base_bytes;
-}
+enum { PART_BYTES = 4 << 20, OPERATION_HEAD = 10 };
 
 /* ---- reading and writing operations ---- */
 pl_status rebase_next(kv_slice *rest, row_operation *out)

@@ -3,8 +3,6 @@
 #pragma once
 #include "store/store_internal.h"
 
-/* Whether the commits since the last base have more bytes than it, and than 4 MiB. */
-bool rebase_is_due(const remote_head *head);
 /* Writes all rows as they are now, and writes the name, size and hash of this new base
  * into `head`. Readers do not see the new base before the head is moved. */
 pl_status rebase_write(pl_store *store, remote_head *head);

@@ -89,7 +89,6 @@ void version_write(kv_batch *batch, const pl_version *v)
                     version_table, v);
 }
 
-/* Decodes a version. After a failure the caller has nothing to free. */
 pl_status version_decode(row_view *row, pl_version *out)
 {
     pl_status status = read_row(row, version_table, out);
@@ -204,7 +203,7 @@ void ref_write(kv_batch *batch, const char *name, const char *target)
     row_write(batch, KV_REF, &key, &fields);
 }
 
-/* Decodes a ref. The target may be any bytes, so it is copied by its length. */
+/* The target may be any bytes, so it is copied by its length. */
 pl_status ref_decode(row_view *row, char *name, pl_buf *target)
 {
     size_t len;

@@ -180,7 +180,6 @@ pl_status row_open(kv_family family, kv_slice key, kv_slice value, row_view *out
     return PL_OK;
 }
 
-/* Looks up a row and opens it, pinned, not copied, while its fields are read. */
 pl_status row_read(row_source from, kv_family family, const row_key *key, row_view *out)
 {
     kv_pin pin;

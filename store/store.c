@@ -241,9 +241,7 @@ static pl_status count_row(void *context, pl_store *holder, row_view *row)
     }
 }
 
-/* Counts the records and the bytes of blobs and chunks. The function reads the records
- * of heads, versions, blobs and chunks, but no bytes of blobs. A damaged row is an
- * error. Each store is counted by itself, because several may have the same blob. */
+/* Each store is counted by itself, because several may have the same blob. */
 pl_status pl_store_count(pl_store *store, pl_store_stats *out)
 {
     static const kv_family counted[] = {KV_HEAD, KV_VERSION, KV_BLOB, KV_CHUNK};

@@ -272,8 +272,8 @@ static pl_status open_writer(pl_store *store)
     PL_CHECK(check_store_state(store, marked, &mark));
     PL_CHECK(load_sum(store));
     PL_CHECK(bulk_clean(store));
-    if (store->sequence > 0)
-        PL_CHECK(mirror_clear(store->folder));
+    if (store->sequence > 0) /* removes what an undecided copy left in the store */
+        PL_CHECK(pl_remove_tree(pl_join(path, store->folder, "new")));
     PL_CHECK(open_places(store));
     PL_CHECK(remote_check(store));
     PL_CHECK(raise_epoch(store));
@@ -473,7 +473,6 @@ pl_status store_refresh(pl_store *store)
     return look_whole(store, refresh_reader);
 }
 
-/* Checks that the user may enter the folder, which would otherwise look empty. */
 pl_status pl_store_check_access(const char *folder)
 {
     if (access(folder, X_OK) == 0 || errno != EACCES)

@@ -77,13 +77,6 @@ done:
     return status;
 }
 
-pl_status stores_catch_up(const pl_store *all)
-{
-    for (int i = 0; i < all->n_stores; i++)
-        PL_CHECK(kv_refresh(all->stores[i]->db));
-    return PL_OK;
-}
-
 /* ---- numbers of the list ---- */
 uint64_t pl_store_part_sequence(const pl_store *store, int part)
 {
@@ -101,16 +94,6 @@ int pl_store_part_of(pl_store *store, const char *name)
         if (pl_store_has_name(store->stores[i], name))
             return i;
     return -1;
-}
-
-pl_status stores_refuse(const pl_store *all, const char *what)
-{
-    if (all->n_stores == 1)
-        return PL_OK;
-    return pl_fail(PL_ERR_UNSUPPORTED,
-                   "%s works on the store of one home, but %s has the stores of %d "
-                   "homes; give --store %s/home-N",
-                   what, all->folder, all->n_stores, all->folder);
 }
 
 pl_status stores_check_number(const pl_store *all)

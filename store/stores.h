@@ -16,10 +16,5 @@ pl_status stores_find(const pl_store *all, kv_family family, const row_key *key,
 typedef pl_status (*stores_visit_fn)(void *context, pl_store *holder, row_view *row);
 pl_status stores_each(const pl_store *all, kv_family family, const row_key *prefix,
                       stores_visit_fn visit, void *context);
-/* Makes each database show the newest rows, but changes no field of a pl_store, because
- * several threads may read at once. */
-pl_status stores_catch_up(const pl_store *all);
 /* ERR_BUSY if the folder has more or fewer parts than at the reader's opening. */
 pl_status stores_check_number(const pl_store *all);
-/* ERR_UNSUPPORTED for a store in parts; `what`: an operation on one store. */
-pl_status stores_refuse(const pl_store *all, const char *what);

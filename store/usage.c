@@ -173,8 +173,7 @@ pl_status pl_txn_passes_quota(pl_txn *txn, bool *passes)
     return PL_OK;
 }
 
-/* Fails with ERR_NOSPACE if the commit would exceed the quota. The bytes per use in the
- * error are those after the last commit. */
+/* The bytes per use in the error are those after the last commit. */
 pl_status store_check_quota(const pl_txn *txn)
 {
     char text[16], more[16], quota[16], spare[16];

@@ -218,6 +218,7 @@ pl_status remote_bring(pl_txn *txn, const pl_hash *log)
 
 pl_status remote_advance(pl_txn *txn)
 {
+    enum { LOG_BYTES_MIN = 4 << 20 };
     pl_store *store = txn->store;
     remote_end *r = store->engine;
     if (!r)
@@ -225,7 +226,7 @@ pl_status remote_advance(pl_txn *txn)
     remote_head next = r->head, old = r->head;
     renew_remote_head(store, &next);
     next.log_bytes += kv_batch_kept(txn->batch).len;
-    bool due = rebase_is_due(&next);
+    const bool due = next.log_bytes > LOG_BYTES_MIN && next.log_bytes > next.base_bytes;
     if (due)
         PL_CHECK(rebase_write(store, &next));
     PL_CHECK(move_head(store, &next));

@@ -112,8 +112,8 @@ static pl_status note_garbage(void *context, const engine_entry *entry)
     return PL_OK;
 }
 
-/* Counts garbage; if `run` is true, also drops the garbage. A reader may also count
- * objects of commits that it has not read yet, but it drops nothing. */
+/* A reader may also count objects of commits that it has not read yet, but it drops
+ * nothing. */
 pl_status remote_sweep(pl_store *store, bool run, pl_gc_report *out)
 {
     sweep s = {.store = store, .report = out};
