@@ -142,9 +142,8 @@ static pl_status read_subject(coverage_call *call)
     pl_status status = run_document_hashes(&r, call->of, &call->hashes);
     run_close(&r);
     PL_CHECK(status);
-    call->subject =
-        (pl_subject){.hashes = (const uint64_t *)(const void *)call->hashes.data,
-                     .n_hashes = call->hashes.len / sizeof(uint64_t)};
+    call->subject = (pl_subject){.docs = {.hashes = (const void *)call->hashes.data,
+                                          .n = call->hashes.len / sizeof(uint64_t)}};
     return PL_OK;
 }
 

@@ -85,7 +85,7 @@ static pl_status copy_store(store_call *call, pl_store *from, const char *from_f
     pl_mirror_report report;
     pl_audit_report audit;
     bool bytes = !call->values[STORE_OPT_QUICK];
-    PL_CHECK(pl_store_mirror_parts(from, to, call->values[STORE_OPT_FORCE], &report));
+    PL_CHECK(pl_store_mirror(from, to, call->values[STORE_OPT_FORCE], &report));
     PL_CHECK(check_copy(to, bytes, &audit));
     row r = row_begin(call->json);
     row_text(&r, NULL, to, "%s");

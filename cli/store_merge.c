@@ -89,7 +89,6 @@ pl_status store_merge(store_call *call)
     plan->view = pl_writers_view(plan->writers);
     PL_TRY(store_check_tag_name(plan->view, plan->tag_name));
     PL_TRY(store_check_new_tag(call, plan->view, plan->tag_name));
-    PL_TRY(pl_merge_plan_find(plan));
     PL_TRY(pl_merge_plan_run(plan));
     /* The tag has the commit number that the store has after all merges. */
     pl_writers_close(&plan->writers);

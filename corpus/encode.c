@@ -22,14 +22,13 @@ typedef struct encoding {
 
 static pl_status encode_document(void *context, const pl_document *document)
 {
-    static const int32_t bos = PL_TOKEN_BOS, eos = PL_TOKEN_EOS;
     encoding *e = context;
     const char *domain = document->domain[0] ? document->domain : "unknown";
     pl_buf_clear(&e->ids);
     PL_CHECK(pl_tokenizer_encode(e->tokenizer, document->text, document->len, &e->ids));
     const size_t n = e->ids.len / sizeof(int32_t);
-    e->n_unknown +=
-        tokenizer_count_unknown((const int32_t *)(const void *)e->ids.data, n);
+    const int32_t *ids = (const void *)e->ids.data;
+    e->n_unknown += tokenizer_count_unknown(ids, n);
     if (e->layout.n_tokens + n + 2 > TEXT_TOKENS_MAX)
         return pl_fail(PL_ERR_DATA,
                        "the text has more than %llu tokens, the largest number that "
@@ -50,10 +49,7 @@ static pl_status encode_document(void *context, const pl_document *document)
                               .n_tokens = (uint32_t)n + 2,
                               .domain = number,
                               .hash = pl_document_hash(document)};
-    PL_CHECK(tokens_pack(&bos, 1, e->layout.vocab, &e->tokens));
-    PL_CHECK(tokens_pack((const int32_t *)(const void *)e->ids.data, n, e->layout.vocab,
-                         &e->tokens));
-    PL_CHECK(tokens_pack(&eos, 1, e->layout.vocab, &e->tokens));
+    PL_CHECK(tokens_pack(ids, n, e->layout.vocab, &e->tokens));
     pl_buf_append(&e->table, &doc, sizeof doc);
     pl_buf_append(e->sources, document->source, strlen(document->source) + 1);
     e->layout.n_tokens += doc.n_tokens;

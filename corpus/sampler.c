@@ -46,16 +46,13 @@ pl_status pl_sampler_create(const pl_tokens *tokens, const pl_sampler_options *o
     sampler->options = *options;
     sampler->n_docs = pl_tokens_n_docs(tokens);
     PL_TRY(packing_make(tokens, NULL, sampler->n_docs, options, &sampler->rows));
-    if (pl_sampler_rows(sampler) == 0) {
-        status =
-            pl_fail(PL_ERR_DATA,
-                    "none of the %u documents (%llu tokens) has a target after a "
-                    "prefix of %d tokens; give longer documents, or lower "
-                    "router.prefix",
-                    (unsigned)sampler->n_docs,
-                    (unsigned long long)pl_tokens_count(tokens), options->skip_prefix);
-        goto done;
-    }
+    if (pl_sampler_rows(sampler) == 0)
+        PL_TRY(pl_fail(
+            PL_ERR_DATA,
+            "none of the %u documents (%llu tokens) has a target after a prefix of %d "
+            "tokens; give longer documents, or lower router.prefix",
+            (unsigned)sampler->n_docs, (unsigned long long)pl_tokens_count(tokens),
+            options->skip_prefix));
     *out = sampler;
     sampler = NULL;
 done:
@@ -116,6 +113,12 @@ static uint64_t uncounted(const pl_sampler *sampler, uint32_t doc)
                : (uint64_t)sampler->options.skip_prefix;
 }
 
+/* Window number `within` of a document. */
+typedef struct doc_window {
+    uint32_t doc;
+    uint64_t within;
+} doc_window;
+
 /* A row of a batch while it is being filled. */
 typedef struct batch_row {
     int32_t *tokens, *targets; /* [T] */
@@ -123,15 +126,13 @@ typedef struct batch_row {
     int64_t counted; /* number of targets that count in the loss */
 } batch_row;
 
-/* Appends window number `within` of a document to a row. The target of each input token
- * is the token after it. The tokens of the prefix are inputs, too, but they do not
- * count as targets. */
-static void append_window(const pl_sampler *sampler, uint32_t number, uint64_t within,
-                          batch_row *row)
+/* Appends a window to a row. The target of each input token is the token after it. The
+ * tokens of the prefix are inputs, too, but they do not count as targets. */
+static void append_window(const pl_sampler *sampler, doc_window w, batch_row *row)
 {
-    uint64_t T = (uint64_t)sampler->options.context, at = within * T;
-    const uint64_t prefix = uncounted(sampler, number);
-    const pl_token_doc *doc = pl_tokens_doc(sampler->tokens, number);
+    uint64_t T = (uint64_t)sampler->options.context, at = w.within * T;
+    const uint64_t prefix = uncounted(sampler, w.doc);
+    const pl_token_doc *doc = pl_tokens_doc(sampler->tokens, w.doc);
     uint64_t n = doc->n_tokens - 1 - at < T ? doc->n_tokens - 1 - at : T;
     int32_t *tokens = row->tokens + row->used, *targets = row->targets + row->used;
     assert(row->used + n <= T);
@@ -158,12 +159,37 @@ static uint64_t row_of(const pl_sampler *sampler, uint64_t sample)
     return pl_permute(options->seed, stream, n_rows, k % n_rows);
 }
 
-/* Returns how many targets append_window counts in one window. */
-static uint64_t count_window(const pl_sampler *sampler, uint32_t doc, uint64_t within)
+/* Returns the first window of a sample's row. */
+static doc_window first_window(const pl_sampler *sampler, uint64_t sample)
 {
-    const uint64_t T = (uint64_t)sampler->options.context, at = within * T;
-    const uint64_t prefix = uncounted(sampler, doc);
-    const uint64_t left = pl_tokens_doc(sampler->tokens, doc)->n_tokens - 1 - at;
+    const pl_sampler_options *o = &sampler->options;
+    const uint64_t number = row_of(sampler, sample);
+    const uint32_t doc = document_of(sampler, number);
+    const uint32_t n_tokens = pl_tokens_doc(sampler->tokens, doc)->n_tokens;
+    return (doc_window){doc, number - sampler->rows.first_row[doc] +
+                                 packing_skipped(n_tokens, o->context, o->skip_prefix)};
+}
+
+/* Goes to the next window of the row. A row that has room left begins with a short
+ * window, which the short windows of other documents follow. */
+static bool next_window(const pl_sampler *sampler, doc_window *w)
+{
+    const uint64_t T = (uint64_t)sampler->options.context;
+    const uint64_t n = pl_tokens_doc(sampler->tokens, w->doc)->n_tokens - 1;
+    const uint32_t *next = sampler->rows.next;
+    if (!next || n - w->within * T >= T || next[w->doc] == PACKING_END)
+        return false;
+    w->doc = next[w->doc];
+    w->within = (pl_tokens_doc(sampler->tokens, w->doc)->n_tokens - 1) / T;
+    return true;
+}
+
+/* Returns how many targets append_window counts in one window. */
+static uint64_t count_window(const pl_sampler *sampler, doc_window w)
+{
+    const uint64_t T = (uint64_t)sampler->options.context, at = w.within * T;
+    const uint64_t prefix = uncounted(sampler, w.doc);
+    const uint64_t left = pl_tokens_doc(sampler->tokens, w.doc)->n_tokens - 1 - at;
     const uint64_t n = left < T ? left : T;
     const uint64_t skipped = prefix > at + 1 ? prefix - at - 1 : 0;
     return skipped < n ? n - skipped : 0;
@@ -172,27 +198,14 @@ static uint64_t count_window(const pl_sampler *sampler, uint32_t doc, uint64_t w
 uint64_t pl_sampler_count(const pl_sampler *sampler, uint64_t first_sample, uint64_t n,
                           const uint32_t *part_of, uint64_t *counts)
 {
-    const pl_sampler_options *o = &sampler->options;
-    const packing *rows = &sampler->rows;
-    const uint64_t T = (uint64_t)o->context;
     uint64_t counted = 0;
     for (uint64_t i = 0; i < n; i++) {
-        const uint64_t number = row_of(sampler, first_sample + i);
-        uint32_t doc = document_of(sampler, number);
-        uint32_t n_tokens = pl_tokens_doc(sampler->tokens, doc)->n_tokens;
-        const uint64_t within = number - rows->first_row[doc] +
-                                packing_skipped(n_tokens, o->context, o->skip_prefix);
-        uint64_t in_window = count_window(sampler, doc, within);
-        counts[part_of ? part_of[doc] : doc] += in_window;
-        counted += in_window;
-        const bool has_room = n_tokens - 1 - within * T < T;
-        doc = rows->next && has_room ? rows->next[doc] : PACKING_END;
-        for (; doc != PACKING_END; doc = rows->next[doc]) {
-            n_tokens = pl_tokens_doc(sampler->tokens, doc)->n_tokens;
-            in_window = count_window(sampler, doc, (n_tokens - 1) / T);
-            counts[part_of ? part_of[doc] : doc] += in_window;
+        doc_window w = first_window(sampler, first_sample + i);
+        do {
+            const uint64_t in_window = count_window(sampler, w);
+            counts[part_of ? part_of[w.doc] : w.doc] += in_window;
             counted += in_window;
-        }
+        } while (next_window(sampler, &w));
     }
     return counted;
 }
@@ -200,26 +213,15 @@ uint64_t pl_sampler_count(const pl_sampler *sampler, uint64_t first_sample, uint
 int64_t pl_sampler_fill(const pl_sampler *sampler, uint64_t first_sample, int B,
                         int32_t *tokens, int32_t *targets)
 {
-    const pl_sampler_options *o = &sampler->options;
-    const packing *rows = &sampler->rows;
-    const size_t T = (size_t)o->context;
+    const size_t T = (size_t)sampler->options.context;
     int64_t counted = 0;
     for (int b = 0; b < B; b++) {
-        const uint64_t number = row_of(sampler, first_sample + (uint64_t)b);
-        uint32_t owner = document_of(sampler, number);
-        uint32_t n_tokens = pl_tokens_doc(sampler->tokens, owner)->n_tokens;
-        uint64_t within = number - rows->first_row[owner] +
-                          packing_skipped(n_tokens, o->context, o->skip_prefix);
+        doc_window w = first_window(sampler, first_sample + (uint64_t)b);
         batch_row row = {.tokens = tokens + (size_t)b * T,
                          .targets = targets + (size_t)b * T};
-        append_window(sampler, owner, within, &row);
-        /* if the row has room left, its window is the owner's short window, and the
-         * short windows of other documents follow */
-        uint32_t doc = rows->next && row.used < T ? rows->next[owner] : PACKING_END;
-        for (; doc != PACKING_END; doc = rows->next[doc]) {
-            n_tokens = pl_tokens_doc(sampler->tokens, doc)->n_tokens;
-            append_window(sampler, doc, (n_tokens - 1) / T, &row);
-        }
+        do
+            append_window(sampler, w, &row);
+        while (next_window(sampler, &w));
         for (uint64_t t = row.used; t < T; t++) {
             row.tokens[t] = 0;
             row.targets[t] = -1;

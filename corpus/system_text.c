@@ -45,7 +45,7 @@ enum { N_PLACES = sizeof places / sizeof *places };
 typedef struct domain_files {
     const char *name, *root; /* root: of the domain's first place, for messages */
     char **paths;
-    size_t n_paths, cap;
+    size_t n_paths;
     size_t next; /* number of files that were tried so far */
     uint64_t n_documents, n_bytes;
 } domain_files;
@@ -83,10 +83,8 @@ static void walk_place(domain_files *files, const text_place *place, char **root
                  entry->fts_statp->st_size > 0 &&
                  pl_starts_with(entry->fts_name, place->prefix) &&
                  pl_ends_with(entry->fts_name, place->suffix)) {
-            if (files->n_paths == files->cap) {
-                files->cap = files->cap ? files->cap * 2 : 256;
-                files->paths = pl_grow(files->paths, files->cap * sizeof *files->paths);
-            }
+            files->paths = pl_grow_items(files->paths, files->n_paths,
+                                         files->n_paths + 1, sizeof *files->paths);
             files->paths[files->n_paths++] = pl_strdup(entry->fts_path);
         }
     }

@@ -239,27 +239,25 @@ pl_status encode_marked(const pl_tokenizer *tokenizer, std::string_view text,
  * has changed it. */
 pl_status probe(pl_tokenizer *tokenizer)
 {
-    const std::string_view text = "a  b\n c", start = "a";
-    pl_buf ids = {}, back = {};
-    pl_status status = encode_block(tokenizer, text, &ids);
-    if (status == PL_OK)
-        status = pl_tokenizer_decode(tokenizer, reinterpret_cast<int32_t *>(ids.data),
-                                     ids.len / sizeof(int32_t), &back);
-    if (status == PL_OK)
-        tokenizer->exact =
-            !tokenizer->byte_ids.empty() &&
-            text == std::string_view(reinterpret_cast<char *>(back.data), back.len);
-    pl_buf_clear(&ids);
-    pl_buf_clear(&back);
-    if (status == PL_OK)
-        status = encode_block(tokenizer, start, &ids);
-    if (status == PL_OK)
-        status = pl_tokenizer_decode(tokenizer, reinterpret_cast<int32_t *>(ids.data),
-                                     ids.len / sizeof(int32_t), &back);
-    tokenizer->blank_first = status == PL_OK && back.len > 0 && back.data[0] == ' ';
-    pl_buf_destroy(&ids);
-    pl_buf_destroy(&back);
-    return status;
+    const auto give_back = [&](std::string_view text, std::string *out) {
+        pl_buf ids = {}, back = {};
+        pl_status status = encode_block(tokenizer, text, &ids);
+        if (status == PL_OK)
+            status =
+                pl_tokenizer_decode(tokenizer, reinterpret_cast<int32_t *>(ids.data),
+                                    ids.len / sizeof(int32_t), &back);
+        out->assign(reinterpret_cast<char *>(back.data), back.len);
+        pl_buf_destroy(&ids);
+        pl_buf_destroy(&back);
+        return status;
+    };
+    const std::string_view text = "a  b\n c";
+    std::string back;
+    PL_CHECK(give_back(text, &back));
+    tokenizer->exact = !tokenizer->byte_ids.empty() && back == text;
+    PL_CHECK(give_back("a", &back));
+    tokenizer->blank_first = !back.empty() && back[0] == ' ';
+    return PL_OK;
 }
 
 /* Loads a model. It is refused if its tokens 0, 1 and 2 are not unknown, BOS and EOS,

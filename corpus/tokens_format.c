@@ -107,12 +107,14 @@ pl_status tokens_header_decode(const uint8_t *data, size_t len, const char *what
 pl_status tokens_pack(const int32_t *tokens, size_t n, uint32_t vocab, pl_buf *out)
 {
     uint32_t width = tokens_width(vocab);
-    pl_buf_reserve(out, n * width);
-    for (size_t i = 0; i < n; i++) {
-        uint32_t token = (uint32_t)tokens[i];
+    pl_buf_reserve(out, (n + 2) * width);
+    for (size_t i = 0; i < n + 2; i++) {
+        uint32_t token = i == 0       ? PL_TOKEN_BOS
+                         : i == n + 1 ? PL_TOKEN_EOS
+                                      : (uint32_t)tokens[i - 1];
         if (token >= vocab)
             return pl_fail(PL_ERR_DATA, "token %d is outside the vocabulary of %u",
-                           tokens[i], (unsigned)vocab);
+                           (int32_t)token, (unsigned)vocab);
         /* The file is little-endian, so the low bytes of a token come first. */
         memcpy(out->data + out->len, &token, width);
         out->len += width;

@@ -34,5 +34,6 @@ void tokens_header_encode(const tokens_layout *layout, uint64_t body_checksum,
 pl_status tokens_header_decode(const uint8_t *data, size_t len, const char *what,
                                tokens_layout *out, uint64_t *body_checksum);
 
-/* Appends n tokens of tokens_width(vocab) bytes; ERR_DATA: one is not below vocab. */
+/* Appends BOS, n tokens and EOS, each with tokens_width(vocab) bytes. ERR_DATA: one is
+ * not below vocab. */
 pl_status tokens_pack(const int32_t *tokens, size_t n, uint32_t vocab, pl_buf *out);

@@ -40,15 +40,11 @@ pl_status token_writer_open(const char *path, uint32_t vocab, token_writer **out
     writer->layout.vocab = vocab;
     writer->layout.token_bytes = tokens_width(vocab);
     if (!pl_copy_text(writer->path, sizeof writer->path, path) ||
-        snprintf(writer->draft, sizeof writer->draft, "%s.tmp", path) >= PL_PATH_MAX) {
-        status = pl_fail(PL_ERR_ARG, "the path '%s' is too long", path);
-        goto done;
-    }
+        snprintf(writer->draft, sizeof writer->draft, "%s.tmp", path) >= PL_PATH_MAX)
+        PL_TRY(pl_fail(PL_ERR_ARG, "the path '%s' is too long", path));
     writer->file = fopen(writer->draft, "wb+");
-    if (!writer->file) {
-        status = pl_file_failed("write", writer->draft);
-        goto done;
-    }
+    if (!writer->file)
+        PL_TRY(pl_file_failed("write", writer->draft));
     PL_TRY(put_file_bytes(writer, no_header, sizeof no_header));
     *out = writer;
     writer = NULL;
@@ -60,15 +56,11 @@ done:
 pl_status token_writer_add(token_writer *writer, const int32_t *tokens, size_t n,
                            uint32_t domain, uint64_t hash)
 {
-    static const int32_t bos = PL_TOKEN_BOS, eos = PL_TOKEN_EOS;
-    uint32_t vocab = writer->layout.vocab;
     if (n > UINT32_MAX - 2 || writer->layout.n_docs == UINT32_MAX)
         return pl_fail(PL_ERR_DATA, "a token file holds at most 2^32 - 1 documents of "
                                     "2^32 - 1 tokens");
     pl_buf_clear(&writer->packed);
-    PL_CHECK(tokens_pack(&bos, 1, vocab, &writer->packed));
-    PL_CHECK(tokens_pack(tokens, n, vocab, &writer->packed));
-    PL_CHECK(tokens_pack(&eos, 1, vocab, &writer->packed));
+    PL_CHECK(tokens_pack(tokens, n, writer->layout.vocab, &writer->packed));
     PL_CHECK(put_file_bytes(writer, writer->packed.data, writer->packed.len));
     /* the table grows with the input, so exhausted memory is an error */
     const pl_token_doc *doc = &(pl_token_doc){.first = writer->layout.n_tokens,

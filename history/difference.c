@@ -1,5 +1,6 @@
 /* Compares the parameters of two versions, tensor by tensor (difference.h). */
 #include "history/difference.h"
+#include "history/merged.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -36,28 +37,20 @@ double pl_difference_changed(const pl_difference *d)
     return d->n ? (double)d->n_changed / (double)d->n : 0;
 }
 
-static pl_status read_params(pl_comparison *c, const pl_version *v, size_t *n,
-                             float **out)
+static void unload_params(pl_comparison *c)
 {
-    uint64_t bytes = 0;
-    if (v->params_gone)
-        return pl_fail(PL_ERR_NOT_FOUND,
-                       "garbage collection removed the parameters of %s@%llu; only the "
-                       "version's record is left",
-                       v->module, (unsigned long long)v->number);
-    PL_CHECK(pl_store_blob_bytes(c->store, &v->params, &bytes));
-    *n = (size_t)(bytes / sizeof **out);
-    PL_CHECK(pl_try_alloc((size_t)bytes + 1, "a version", (void **)out));
-    return pl_store_read_blob(c->store, &v->params, 0, *n * sizeof **out, *out);
+    pl_free_aligned(c->x);
+    pl_free_aligned(c->y);
+    c->x = c->y = NULL;
 }
 
 pl_status pl_comparison_load(pl_comparison *c, const pl_version *a, const pl_version *b)
 {
     size_t n = 0;
     char arm[PL_MODULE_NAME_MAX];
-    pl_comparison_unload(c);
-    PL_CHECK(read_params(c, a, &c->n, &c->x));
-    PL_CHECK(read_params(c, b, &n, &c->y));
+    unload_params(c);
+    PL_CHECK(pl_version_params(c->store, a, "a version", &c->n, &c->x));
+    PL_CHECK(pl_version_params(c->store, b, "a version", &n, &c->y));
     if (n != c->n)
         return pl_fail(PL_ERR_USAGE,
                        "%s has %zu parameters and %s has %zu; only modules of the same "
@@ -115,16 +108,9 @@ void pl_comparison_run(const pl_comparison *c, pl_difference_fn fn, void *contex
     fn(context, NULL, "", &all);
 }
 
-void pl_comparison_unload(pl_comparison *c)
-{
-    pl_free_aligned(c->x);
-    pl_free_aligned(c->y);
-    c->x = c->y = NULL;
-}
-
 void pl_comparison_clear(pl_comparison *c)
 {
-    pl_comparison_unload(c);
+    unload_params(c);
     pl_topology_destroy(&c->topology);
     pl_arm_clear(&c->arm);
 }

@@ -40,5 +40,4 @@ pl_status pl_comparison_load(pl_comparison *c, const pl_version *a,
 typedef void (*pl_difference_fn)(void *context, const char *tensor, const char *shape,
                                  const pl_difference *d);
 void pl_comparison_run(const pl_comparison *c, pl_difference_fn fn, void *context);
-void pl_comparison_unload(pl_comparison *c);
 void pl_comparison_clear(pl_comparison *c);

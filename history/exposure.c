@@ -22,17 +22,6 @@ typedef struct counting {
     pl_exposure *replicas; /* [R] counts of the path, one per replica */
 } counting;
 
-static bool is_meant(const pl_subject *subject, const pl_tokens *shard,
-                     const pl_token_doc *doc)
-{
-    if (subject->domain)
-        return strcmp(pl_tokens_domain(shard, doc->domain), subject->domain) == 0;
-    for (size_t i = 0; i < subject->n_hashes; i++)
-        if (subject->hashes[i] == doc->hash)
-            return true;
-    return false;
-}
-
 static void close_counting(counting *c)
 {
     for (int r = 0; c->samplers && r < pl_topology_n_replicas(c->topology); r++)
@@ -54,7 +43,10 @@ static pl_status open_counting(pl_store *store, const pl_subject *subject, count
     PL_CHECK(pl_tokens_view(c->bytes.data, c->bytes.len, object, &c->shard));
     c->marks = pl_alloc((pl_tokens_n_docs(c->shard) + 1) * sizeof *c->marks);
     for (uint32_t d = 0; d < pl_tokens_n_docs(c->shard); d++) {
-        c->marks[d] = is_meant(subject, c->shard, pl_tokens_doc(c->shard, d));
+        const pl_token_doc *doc = pl_tokens_doc(c->shard, d);
+        const char *domain = pl_tokens_domain(c->shard, doc->domain);
+        c->marks[d] = subject->domain ? strcmp(domain, subject->domain) == 0
+                                      : pl_doc_listed(&subject->docs, doc->hash);
         c->n_docs += c->marks[d];
     }
     c->n_tokens = pl_alloc(n_phases * sizeof *c->n_tokens);

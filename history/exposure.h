@@ -13,9 +13,8 @@
 
 /* The documents that are counted: all of a domain, or all with one of these hashes. */
 typedef struct pl_subject {
-    const char *domain; /* name of the domain; NULL: `hashes` choose the documents */
-    const uint64_t *hashes;
-    size_t n_hashes;
+    const char *domain; /* name of the domain; NULL: `docs` has the documents */
+    pl_doc_list docs;
 } pl_subject;
 
 typedef struct pl_exposure {

@@ -188,15 +188,12 @@ static pl_status merge_all(pl_merge_plan *m, bool keep)
                    "all sources are the same versions, so there is nothing to merge");
 }
 
-pl_status pl_merge_plan_find(pl_merge_plan *m)
+pl_status pl_merge_plan_run(pl_merge_plan *m)
 {
     for (int i = 0; i < m->blend.n_sources; i++)
         PL_CHECK(read_merge_source(m->view, &m->sources[i]));
-    return m->base.word ? read_merge_source(m->view, &m->base) : PL_OK;
-}
-
-pl_status pl_merge_plan_run(pl_merge_plan *m)
-{
+    if (m->base.word)
+        PL_CHECK(read_merge_source(m->view, &m->base));
     PL_CHECK(merge_all(m, false));
     return merge_all(m, true);
 }

@@ -29,9 +29,8 @@ typedef struct pl_merge_plan {
     int n_merged;    /* number of modules that were merged */
 } pl_merge_plan;
 
-/* Finds the modules that the words of the sources and of the base name. */
-pl_status pl_merge_plan_find(pl_merge_plan *plan);
-/* Makes all versions once without storing them, so that an error is found before
- * anything is written. Then makes them again and commits them. */
+/* Finds the modules that the words of the sources and of the base name. Makes all
+ * versions once without storing them, so that an error is found before anything is
+ * written. Then makes them again and commits them. */
 pl_status pl_merge_plan_run(pl_merge_plan *plan);
 void pl_merge_plan_clear(pl_merge_plan *plan);

@@ -97,6 +97,21 @@ static double norm_between(const float *x, const float *from, size_t n)
     return sqrt(sum);
 }
 
+pl_status pl_version_params(pl_store *store, const pl_version *v, const char *what,
+                            size_t *n, float **out)
+{
+    uint64_t bytes = 0;
+    if (v->params_gone)
+        return pl_fail(PL_ERR_NOT_FOUND,
+                       "garbage collection removed the parameters of %s@%llu; only the "
+                       "version's record is left",
+                       v->module, (unsigned long long)v->number);
+    PL_CHECK(pl_store_blob_bytes(store, &v->params, &bytes));
+    *n = (size_t)(bytes / sizeof **out);
+    PL_CHECK(pl_try_alloc((size_t)bytes + 1, what, (void **)out));
+    return pl_store_read_blob(store, &v->params, 0, *n * sizeof **out, *out);
+}
+
 static pl_status blend_all(pl_store *store, const pl_recipe *r, ingredients *g,
                            float **params)
 {
@@ -105,18 +120,12 @@ static pl_status blend_all(pl_store *store, const pl_recipe *r, ingredients *g,
     for (int i = 0; i < count_all(r); i++) {
         const pl_module_at *s = source_at(r, i);
         pl_version v;
-        uint64_t bytes = 0;
+        size_t n = 0;
         PL_CHECK(pl_store_get_version(store, s->module, s->number, &v));
-        const bool gone = v.params_gone;
         g->hashes[i] = v.params;
+        pl_status status = pl_version_params(store, &v, "a source", &n, &g->values[i]);
         pl_version_clear(&v);
-        if (gone)
-            return pl_fail(PL_ERR_NOT_FOUND,
-                           "garbage collection removed the parameters of %s@%llu; only "
-                           "the version's record is left",
-                           s->module, (unsigned long long)s->number);
-        PL_CHECK(pl_store_blob_bytes(store, &g->hashes[i], &bytes));
-        const size_t n = (size_t)(bytes / sizeof(float));
+        PL_CHECK(status);
         if (i > 0 && n != g->n)
             return pl_fail(
                 PL_ERR_USAGE,
@@ -125,9 +134,6 @@ static pl_status blend_all(pl_store *store, const pl_recipe *r, ingredients *g,
                 r->sources[0].module, (unsigned long long)r->sources[0].number, g->n,
                 s->module, (unsigned long long)s->number, n);
         g->n = n;
-        PL_CHECK(pl_try_alloc((size_t)bytes + 1, "a source", (void **)&g->values[i]));
-        PL_CHECK(pl_store_read_blob(store, &g->hashes[i], 0, n * sizeof(float),
-                                    g->values[i]));
         if (i < n_sources)
             sources[i] = g->values[i];
     }

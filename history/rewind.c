@@ -120,7 +120,7 @@ static pl_status read_blanked(pl_store *store, const char *object,
 static pl_status plan_rewound_arm(void *context, const pl_object *object)
 {
     pl_rewind *w = context;
-    const pl_subject subject = {.hashes = w->docs.hashes, .n_hashes = w->docs.n};
+    const pl_subject subject = {.docs = w->docs};
     char path[PL_NAME_MAX], name[PL_MODULE_NAME_MAX];
     phase_scan s = {.seconds = NULL};
     pl_buf bytes = {0};

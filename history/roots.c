@@ -28,7 +28,6 @@ struct pl_roots {
     size_t n_tags;
     root_module *modules;
     size_t n_modules;
-    char reason[PL_TEXT_MAX + 32];
 };
 
 void pl_roots_add_tag(pl_roots *r, const pl_snapshot *tag)
@@ -160,28 +159,24 @@ void pl_roots_destroy(pl_roots **handle)
     pl_free_all(r->tags, r->audits, r->modules, r);
 }
 
-const char *pl_roots_reason(pl_roots *r, const pl_version *v)
+/* Whether training or a tag needs the version. */
+static bool is_needed(const pl_roots *r, const pl_version *v)
 {
     for (size_t i = 0; i < r->n_modules; i++) {
         const root_module *m = &r->modules[i];
         if (strcmp(m->name, v->module) != 0)
             continue;
-        if (v->number >= m->needed)
-            return "a task may start from this version";
-        if (v->number == 0 && m->needs_first)
-            return "updates are relative to this version";
-        if (v->number > 0 && v->number == m->continued)
-            return "a longer run continues from this version";
+        if (v->number >= m->needed || (v->number == 0 && m->needs_first) ||
+            (v->number > 0 && v->number == m->continued))
+            return true;
         break;
     }
     for (size_t i = 0; i < r->n_tags; i++) {
         const pl_snapshot_item *item = pl_snapshot_find(&r->tags[i], v->module);
-        if (item && item->number == v->number) {
-            snprintf(r->reason, sizeof r->reason, "tag %s", r->tags[i].name);
-            return r->reason;
-        }
+        if (item && item->number == v->number)
+            return true;
     }
-    return NULL;
+    return false;
 }
 
 bool pl_keep_rule_stays(void *rule, const pl_version *v)
@@ -201,5 +196,5 @@ bool pl_keep_rule_stays(void *rule, const pl_version *v)
     return v->number == 0 || r->head == UINT64_MAX || r->head <= v->number ||
            r->head - v->number < (uint64_t)r->keep ||
            (r->grace_ms > 0 && r->now_ms - v->wall_ms < r->grace_ms) ||
-           pl_roots_reason(r->roots, v);
+           is_needed(r->roots, v);
 }

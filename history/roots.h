@@ -10,13 +10,10 @@ pl_status pl_roots_create(pl_store *store, pl_roots **out);
 void pl_roots_destroy(pl_roots **roots);
 /* Adds the versions of this tag, which the store need not have yet. */
 void pl_roots_add_tag(pl_roots *roots, const pl_snapshot *tag);
-/* Returns the reason why the version must be kept, such as "tag best"; NULL if neither
- * tags nor training need it. The text is valid until the next call. */
-const char *pl_roots_reason(pl_roots *roots, const pl_version *version);
 
 /* The rule of `store gc` and of store.quota. It keeps version 0 of every module (with
  * which later versions are compared), the newest `keep` versions, versions younger than
- * `grace_ms`, and versions for which pl_roots_reason returns a reason. */
+ * `grace_ms`, and versions that tags or training need. */
 typedef struct pl_keep_rule {
     pl_roots *roots;
     /* finds the newest versions; if the store has parts, this is the whole store */

@@ -51,30 +51,30 @@ static void problem(audit *a, const char *format, ...)
 }
 
 /* ---- visiting all rows of a family ---- */
+static bool check_end(audit *a, kv_family family, const kv_cursor *walk)
+{
+    if (walk->status != PL_OK)
+        problem(a, "column family %s cannot be read to its end: %s",
+                kv_family_name(family), pl_last_error());
+    return walk->status == PL_OK;
+}
+
 /* Checks a row and releases it. A failure is reported, and the next row is visited. */
 typedef pl_status (*check_fn)(audit *a, row_view *row);
 
 static void walk(audit *a, kv_family family, check_fn check)
 {
-    kv_slice key, value;
-    bool valid = true;
     kv_cursor *walk = kv_cursor_open(a->store->db, NULL, family, (kv_slice){"", 0});
-    for (;;) {
-        if (kv_cursor_next(walk, &valid, &key, &value) != PL_OK) {
-            problem(a, "column family %s cannot be read to its end: %s",
-                    kv_family_name(family), pl_last_error());
-            break;
-        }
-        if (!valid)
-            break;
+    while (kv_cursor_next(walk)) {
         row_view row;
         a->report->n_rows++;
-        pl_status status = row_open(family, key, value, &row);
+        pl_status status = row_open(family, walk->key, walk->value, &row);
         if (status == PL_OK)
             status = check(a, &row);
         if (status != PL_OK)
             report_problem(a, pl_last_error());
     }
+    check_end(a, family, walk);
     kv_cursor_close(&walk);
 }
 
@@ -112,13 +112,7 @@ static pl_status audit_version(audit *a, row_view *row)
     a->number = v.number;
     a->sequence = v.sequence;
     a->params = v.params;
-    if (!v.params_gone)
-        tally_add(&a->blobs, &v.params);
-    tally_add(&a->blobs, &v.momentum);
-    tally_add(&a->blobs, &v.change);
-    for (int i = 0; i < v.n_contributions; i++)
-        if (v.has_updates)
-            tally_add(&a->blobs, &v.contributions[i].update);
+    tally_add_version(&a->blobs, &v);
     pl_version_clear(&v);
     return PL_OK;
 }
@@ -201,14 +195,13 @@ static pl_status check_object(audit *a, row_view *row)
 {
     pl_object object;
     blob_record blob;
-    bool found = false;
     PL_CHECK(object_decode(row, &object));
     tally_add(&a->blobs, &object.blob);
     if (!key_is(row, key_of_name(object.name)))
         problem(a, "object %s is stored under the key of a different object",
                 object.name);
-    PL_CHECK(blob_read(store_source(a->store), &object.blob, &blob, &found));
-    if (found && blob.bytes != object.bytes)
+    PL_CHECK(blob_read(store_source(a->store), &object.blob, &blob));
+    if (blob.exists && blob.bytes != object.bytes)
         problem(a, "object %s says that it has %llu bytes, but its blob has %llu",
                 object.name, (unsigned long long)object.bytes,
                 (unsigned long long)blob.bytes);
@@ -261,24 +254,31 @@ static pl_status check_meta(audit *a, row_view *row)
 }
 
 /* ---- blobs ---- */
-static void complain_of_refs(audit *a, const char *kind, const row_view *row,
-                             uint64_t refs, uint64_t named)
+static pl_status get_id(const row_view *row, pl_hash *id)
+{
+    if (row->key.len != sizeof id->bytes)
+        return row_damaged(row, "its key is not a hash");
+    memcpy(id->bytes, row->key.bytes, sizeof id->bytes);
+    return PL_OK;
+}
+
+/* Compares a count of references with how many names were gathered. */
+static void check_refs(audit *a, const char *kind, const tally *names,
+                       const pl_hash *id, uint64_t refs)
 {
     char text[PL_HASH_TEXT];
-    pl_hash id;
-    memcpy(id.bytes, row->key.bytes, sizeof id.bytes);
-    pl_hash_format(&id, text);
-    problem(a, "%s %s has the reference count %llu, but it is named %llu times", kind,
-            text, (unsigned long long)refs, (unsigned long long)named);
+    const uint64_t named = tally_count(names, id);
+    pl_hash_format(id, text);
+    if (refs != named)
+        problem(a, "%s %s has the reference count %llu, but it is named %llu times",
+                kind, text, (unsigned long long)refs, (unsigned long long)named);
 }
 
 static pl_status check_blob(audit *a, row_view *row)
 {
     blob_record blob;
     pl_hash id, name;
-    if (row->key.len != sizeof id.bytes)
-        return row_damaged(row, "its key is not a hash");
-    memcpy(id.bytes, row->key.bytes, sizeof id.bytes);
+    PL_CHECK(get_id(row, &id));
     PL_CHECK(blob_decode(row, &blob));
     a->report->n_blobs++;
     blob_name(&blob, &name);
@@ -287,9 +287,7 @@ static pl_status check_blob(audit *a, row_view *row)
             a, "a blob is stored under a wrong hash: %s",
             ((void)row_damaged(row, "its key does not match the hashes of its chunks"),
              pl_last_error()));
-    uint64_t named = tally_count(&a->blobs, &id);
-    if (blob.refs != named)
-        complain_of_refs(a, "blob", row, blob.refs, named);
+    check_refs(a, "blob", &a->blobs, &id, blob.refs);
     for (size_t i = 0; i < blob.chunks.len / PL_HASH_BYTES; i++) {
         pl_hash chunk = blob_chunk(&blob, i);
         tally_add(&a->chunks, &chunk);
@@ -346,14 +344,10 @@ static pl_status check_chunk(audit *a, row_view *row)
 {
     chunk_record chunk;
     pl_hash id;
-    if (row->key.len != sizeof id.bytes)
-        return row_damaged(row, "its key is not a hash");
-    memcpy(id.bytes, row->key.bytes, sizeof id.bytes);
+    PL_CHECK(get_id(row, &id));
     PL_CHECK(chunk_decode(row, &chunk));
     a->report->n_chunks++;
-    uint64_t named = tally_count(&a->chunks, &id);
-    if (chunk.refs != named)
-        complain_of_refs(a, "chunk", row, chunk.refs, named);
+    check_refs(a, "chunk", &a->chunks, &id, chunk.refs);
     pl_hash place = pack_place_of(chunk.pack, chunk.number);
     tally_add(&a->packs, &place);
     if (!a->bytes)
@@ -372,14 +366,12 @@ static pl_status check_chunk(audit *a, row_view *row)
 /* Rows of packs are plain bytes without an envelope. */
 static void check_packs(audit *a)
 {
-    kv_slice key, value;
-    bool valid = true;
     kv_cursor *walk = kv_cursor_open(a->store->db, NULL, KV_PACK, (kv_slice){"", 0});
-    while (kv_cursor_next(walk, &valid, &key, &value) == PL_OK && valid) {
-        const uint8_t *bytes = key.data;
-        uint64_t pack = store_key_number(bytes, key.len);
+    while (kv_cursor_next(walk)) {
+        const uint8_t *bytes = walk->key.data;
+        uint64_t pack = store_key_number(bytes, walk->key.len);
         uint32_t number =
-            (uint32_t)(key.len == 12 ? store_key_number(bytes + 8, 4) : 0);
+            (uint32_t)(walk->key.len == 12 ? store_key_number(bytes + 8, 4) : 0);
         pl_hash place = pack_place_of(pack, number);
         a->report->n_rows++;
         if (pack > a->store->sequence)
@@ -392,8 +384,7 @@ static void check_packs(audit *a)
                     "exactly one must name it",
                     (unsigned)number, (unsigned long long)pack);
     }
-    if (valid)
-        problem(a, "column family pack cannot be read to its end: %s", pl_last_error());
+    (void)check_end(a, KV_PACK, walk);
     kv_cursor_close(&walk);
 }
 
@@ -401,18 +392,16 @@ static void check_packs(audit *a)
 static void check_log(audit *a, const watermark *mark)
 {
     pl_hash previous = {{0}};
-    kv_slice key, value;
-    bool valid = true;
     uint64_t number = 0;
     kv_cursor *walk = kv_cursor_open(a->store->db, NULL, KV_LOG, (kv_slice){"", 0});
-    while (kv_cursor_next(walk, &valid, &key, &value) == PL_OK && valid) {
+    while (kv_cursor_next(walk)) {
         log_record entry = {0};
         a->report->n_rows++;
-        if (store_check_link(key, value, number + 1, &previous, &entry) != PL_OK) {
+        if (store_check_link(walk, number + 1, &previous, &entry) != PL_OK) {
             report_problem(a, pl_last_error());
-            pl_hash_of("log", value.data, value.len, &previous);
+            pl_hash_of("log", walk->value.data, walk->value.len, &previous);
         }
-        number = store_key_number(key.data, key.len);
+        number = store_key_number(walk->key.data, walk->key.len);
         a->rows = entry.rows;
         /* an older release makes commits without a sum; the next sum begins anew */
         if (pl_hash_none(&entry.rows))
@@ -425,9 +414,7 @@ static void check_log(audit *a, const watermark *mark)
                 "commit %llu is not the commit that was acknowledged under this number",
                 (unsigned long long)number);
     }
-    if (valid)
-        problem(a, "column family log cannot be read to its end: %s", pl_last_error());
-    else if (number < mark->sequence)
+    if (check_end(a, KV_LOG, walk) && number < mark->sequence)
         problem(a, "the log ends at commit %llu, but commit %llu was acknowledged",
                 (unsigned long long)number, (unsigned long long)mark->sequence);
     kv_cursor_close(&walk);
@@ -469,11 +456,10 @@ static void check_sum(audit *a)
 static pl_status audit_store(audit *a)
 {
     pl_store *store = a->store;
-    char path[PL_PATH_MAX];
     watermark mark;
     bool marked = false;
     /* the mark is read before the refresh, so it is never ahead of the store */
-    PL_CHECK(watermark_load(pl_join(path, store->folder, "HWM"), &mark, &marked));
+    PL_CHECK(watermark_load(store->folder, &mark, &marked));
     PL_CHECK(pl_store_refresh(store));
     if (pl_store_look_as_writer(store) != PL_OK)
         report_problem(a, pl_last_error());

@@ -5,6 +5,7 @@
  * contains the number of the commit that wrote the row, and the other store writes its
  * own number there. */
 #include "store/store_internal.h"
+#include "store/tally.h"
 
 static kv_slice slice_of(const uint8_t *data, size_t len)
 {
@@ -12,21 +13,8 @@ static kv_slice slice_of(const uint8_t *data, size_t len)
 }
 
 /* ---- blobs that a row names ---- */
-typedef struct row_blobs {
-    pl_hash *list;
-    size_t n;
-} row_blobs;
-
-static void add_blob(row_blobs *blobs, const pl_hash *blob)
-{
-    if (pl_hash_none(blob))
-        return;
-    blobs->list = pl_grow(blobs->list, (blobs->n + 1) * sizeof *blobs->list);
-    blobs->list[blobs->n++] = *blob;
-}
-
 /* Lists the blobs that a row names. A blob that the row names twice is listed twice. */
-static pl_status blobs_of(row_view *view, row_blobs *out)
+static pl_status blobs_of(row_view *view, tally *out)
 {
     pl_version v;
     pl_contribution c;
@@ -35,25 +23,20 @@ static pl_status blobs_of(row_view *view, row_blobs *out)
     switch ((int)view->family) {
     case KV_VERSION:
         PL_CHECK(version_decode(view, &v));
-        if (!v.params_gone)
-            add_blob(out, &v.params);
-        add_blob(out, &v.momentum);
-        add_blob(out, &v.change);
-        for (int i = 0; v.has_updates && i < v.n_contributions; i++)
-            add_blob(out, &v.contributions[i].update);
+        tally_add_version(out, &v);
         pl_version_clear(&v);
         return PL_OK;
     case KV_PENDING:
         PL_CHECK(contribution_decode(view, &c));
-        add_blob(out, &c.update);
+        tally_add(out, &c.update);
         return PL_OK;
     case KV_PATH:
         PL_CHECK(path_decode(view, &path));
-        add_blob(out, &path.moments);
+        tally_add(out, &path.moments);
         return PL_OK;
     case KV_OBJECT:
         PL_CHECK(object_decode(view, &object));
-        add_blob(out, &object.blob);
+        tally_add(out, &object.blob);
         return PL_OK;
     default:
         return row_end(view);
@@ -63,15 +46,15 @@ static pl_status blobs_of(row_view *view, row_blobs *out)
 pl_status pl_row_each_blob(const pl_row *row, pl_blob_fn fn, void *context)
 {
     row_view view;
-    row_blobs blobs = {0};
+    tally blobs = {0};
     pl_status status =
         row_open((kv_family)row->family, slice_of(row->key, row->key_len),
                  slice_of(row->value, row->value_len), &view);
     if (status == PL_OK)
         status = blobs_of(&view, &blobs);
     for (size_t i = 0; status == PL_OK && i < blobs.n; i++)
-        status = fn(context, &blobs.list[i]);
-    pl_free(blobs.list);
+        status = fn(context, &blobs.names[i]);
+    tally_destroy(&blobs);
     return status;
 }
 
@@ -79,23 +62,19 @@ pl_status pl_row_each_blob(const pl_row *row, pl_blob_fn fn, void *context)
 static pl_status walk_family(pl_store *store, kv_family family, kv_slice prefix,
                              bool whole, pl_row_fn fn, void *context)
 {
-    bool valid = false;
-    kv_slice key, value;
     pl_status status = PL_OK;
     kv_cursor *cursor = kv_cursor_open(store->db, NULL, family, prefix);
-    for (;;) {
-        PL_TRY(kv_cursor_next(cursor, &valid, &key, &value));
-        if (!valid)
-            break;
-        if (whole && key.len != prefix.len)
+    while (kv_cursor_next(cursor)) {
+        if (whole && cursor->key.len != prefix.len)
             continue; /* this row belongs to a longer name that begins with the name */
         pl_row row = {.family = (int)family,
-                      .key = key.data,
-                      .key_len = key.len,
-                      .value = value.data,
-                      .value_len = value.len};
+                      .key = cursor->key.data,
+                      .key_len = cursor->key.len,
+                      .value = cursor->value.data,
+                      .value_len = cursor->value.len};
         PL_TRY(fn(context, &row));
     }
+    status = cursor->status;
 done:
     kv_cursor_close(&cursor);
     return status;
@@ -134,7 +113,7 @@ bool pl_store_has_name(pl_store *store, const char *name)
 pl_status pl_txn_put_row(pl_txn *txn, const char *name, const pl_row *row)
 {
     row_view view;
-    row_blobs blobs = {0};
+    tally blobs = {0};
     pl_version v = {0};
     head_record head;
     bool exists = false;
@@ -145,7 +124,7 @@ pl_status pl_txn_put_row(pl_txn *txn, const char *name, const pl_row *row)
     PL_TRY(row_open(family, key, value, &view));
     PL_TRY(blobs_of(&view, &blobs));
     for (size_t i = 0; i < blobs.n; i++)
-        PL_TRY(blob_check(txn, &blobs.list[i], "a blob of a copied row", name));
+        PL_TRY(blob_check(txn, &blobs.names[i], "a blob of a copied row", name));
     if (family == KV_VERSION) {
         PL_TRY(row_open(family, key, value, &view));
         PL_TRY(version_decode(&view, &v));
@@ -163,9 +142,9 @@ pl_status pl_txn_put_row(pl_txn *txn, const char *name, const pl_row *row)
     } else
         kv_put(txn->batch, family, key, value);
     for (size_t i = 0; i < blobs.n; i++)
-        PL_TRY(txn_spoil(txn, blob_hold(txn, &blobs.list[i])));
+        PL_TRY(txn_spoil(txn, blob_hold(txn, &blobs.names[i])));
 done:
     pl_version_clear(&v);
-    pl_free(blobs.list);
+    tally_destroy(&blobs);
     return status;
 }

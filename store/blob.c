@@ -164,9 +164,8 @@ static pl_status find_blob(const pl_store *store, const pl_hash *id, blob_record
 pl_status pl_store_blob_bytes(pl_store *store, const pl_hash *blob, uint64_t *bytes)
 {
     blob_record record;
-    pl_store *holder;
     *bytes = 0;
-    PL_CHECK(find_blob(store, blob, &record, &holder));
+    PL_CHECK(find_blob(store, blob, &record, NULL));
     *bytes = record.bytes;
     pl_buf_destroy(&record.chunks);
     return PL_OK;
@@ -177,9 +176,8 @@ bool pl_store_has_blob(pl_store *store, const pl_hash *blob)
 {
     row_view row;
     blob_record record;
-    pl_store *holder;
     const row_key key = key_of_hash(blob);
-    if (stores_find(store, KV_BLOB, &key, &row, &holder) != PL_OK || !row.found ||
+    if (stores_find(store, KV_BLOB, &key, &row, NULL) != PL_OK || !row.found ||
         blob_decode(&row, &record) != PL_OK)
         return false;
     pl_buf_destroy(&record.chunks);
@@ -236,10 +234,9 @@ static pl_status read_wanted_chunk(const wanted_chunk *w, bool checked)
     for (int i = 0; status == PL_ERR_DAMAGED && i < n_tries; i++) {
         pl_sleep_ms(i);
         status = kv_refresh(r->store->db);
-        if (status == PL_OK)
-            status = chunk_open(from, &id, bytes, &chunk);
-        else
+        if (status != PL_OK)
             break;
+        status = chunk_open(from, &id, bytes, &chunk);
     }
     if (status != PL_OK)
         return pl_fail_in(status, "blob %s, chunk %zu of %zu", short_hash(r->id, text),
@@ -275,7 +272,7 @@ static pl_status read_group(void *context, size_t item, int thread)
             ids[i] = blob_chunk(&wanted[i].range->blob, wanted[i].index);
             bytes[i] = bytes_of_chunk(&wanted[i]);
         }
-        good = chunk_open_all(from, ids, bytes, n, chunks) == PL_OK;
+        good = chunk_open_all(from, ids, bytes, n, chunks);
         for (size_t i = 0; good && i < n; i++) {
             copy_part(&wanted[i], &chunks[i]);
             chunk_close(&chunks[i]);
@@ -369,7 +366,9 @@ static pl_status read_blob(pl_store *store, const pl_hash *blob, uint64_t offset
     if ((status != PL_ERR_DAMAGED && status != PL_ERR_NOT_FOUND) ||
         store->mode != PL_STORE_READ)
         return status;
-    PL_CHECK(stores_catch_up(store));
+    /* changes no field of a pl_store, because several threads may read at once */
+    for (int i = 0; i < store->n_stores; i++)
+        PL_CHECK(kv_refresh(store->stores[i]->db));
     return read_once(range, checked);
 }
 
@@ -385,8 +384,7 @@ pl_status pl_store_copy_blob(pl_store *store, const pl_hash *blob, uint64_t offs
     return read_blob(store, blob, offset, len, out, false);
 }
 
-/* Reads all blobs together. If the store is open for reading, reads the blobs one by
- * one, because a follower may have to read a blob again. */
+/* A follower reads the blobs one by one, because it may have to read one again. */
 pl_status pl_store_read_blobs(pl_store *store, const pl_blob_read *reads, size_t n)
 {
     pl_status status = PL_OK;
@@ -414,10 +412,7 @@ done:
 /* ---- putting chunks inside a transaction ---- */
 static void note_loose(pl_txn *txn, const pl_hash *id)
 {
-    if (txn->n_loose == txn->cap_loose) {
-        txn->cap_loose = txn->cap_loose ? 2 * txn->cap_loose : 16;
-        txn->loose = pl_grow(txn->loose, txn->cap_loose * sizeof *txn->loose);
-    }
+    txn->loose = pl_grow_items(txn->loose, txn->n_loose, txn->n_loose + 1, sizeof *id);
     txn->loose[txn->n_loose++] = *id;
 }
 
@@ -429,13 +424,14 @@ static pl_status count_new(const pl_txn *txn, const blob_record *blob, uint64_t 
     *bytes = 0;
     for (size_t i = 0; i < blob->chunks.len / PL_HASH_BYTES; i++) {
         chunk_record chunk;
-        bool found = false;
         pl_hash id = blob_chunk(blob, i);
         const pl_hash before = i > 0 ? blob_chunk(blob, i - 1) : (pl_hash){{0}};
         if (i > 0 && pl_hash_equal(&id, &before))
             continue;
-        PL_CHECK(chunk_read(txn_source(txn), &id, &chunk, &found));
-        *bytes += found ? 0 : chunk_bytes_at(blob->bytes, (uint64_t)i * PL_CHUNK_BYTES);
+        PL_CHECK(chunk_read(txn_source(txn), &id, &chunk));
+        *bytes += chunk.exists
+                      ? 0
+                      : chunk_bytes_at(blob->bytes, (uint64_t)i * PL_CHUNK_BYTES);
     }
     return PL_OK;
 }
@@ -449,9 +445,8 @@ static pl_status put_chunks(pl_txn *txn, const uint8_t *data, const blob_record 
         const size_t len = chunk_bytes_at(blob->bytes, at);
         const pl_hash id = blob_chunk(blob, i);
         chunk_record chunk;
-        bool found = false;
-        PL_CHECK(chunk_read(txn_source(txn), &id, &chunk, &found));
-        if (!found) {
+        PL_CHECK(chunk_read(txn_source(txn), &id, &chunk));
+        if (!chunk.exists) {
             chunk = (chunk_record){.bytes = len};
             PL_CHECK(chunk_place(txn, &id, &chunk, data + at, len));
         }
@@ -488,7 +483,6 @@ static pl_status put_flowing(pl_txn *txn, const uint8_t *data, blob_record *blob
 {
     char text[PL_HASH_TEXT];
     blob_record old;
-    bool found = false;
     PL_CHECK(bulk_begin(txn, blob->bytes));
     /* Puts a group of chunks while the next group is hashed. The hashes of the first
      * group are known at the start. */
@@ -501,9 +495,9 @@ static pl_status put_flowing(pl_txn *txn, const uint8_t *data, blob_record *blob
     PL_CHECK(put_chunks(txn, data, blob, known - f.n_next));
     PL_CHECK(bulk_end(txn));
     blob_name(blob, out);
-    PL_CHECK(blob_read(txn_source(txn), out, &old, &found));
+    PL_CHECK(blob_read(txn_source(txn), out, &old));
     pl_buf_destroy(&old.chunks);
-    if (found)
+    if (old.exists)
         return pl_fail(PL_ERR_DAMAGED,
                        "blob %s is in the store, but the rows of its first chunks are "
                        "not; check the store with `pathloom store fsck`",
@@ -518,7 +512,6 @@ static pl_status put_flowing(pl_txn *txn, const uint8_t *data, blob_record *blob
  * record of the transaction names it, it is deleted just before the commit. */
 pl_status pl_txn_put_blob(pl_txn *txn, const void *data, uint64_t bytes, pl_hash *out)
 {
-    bool found = false;
     uint64_t new_bytes = 0;
     blob_record blob = {.bytes = bytes}, old = {0};
     pl_status status = PL_OK;
@@ -538,8 +531,8 @@ pl_status pl_txn_put_blob(pl_txn *txn, const void *data, uint64_t bytes, pl_hash
         pl_buf_clear(&blob.chunks);
     }
     identify(data, &blob, out);
-    PL_TRY(blob_read(txn_source(txn), out, &old, &found));
-    if (found)
+    PL_TRY(blob_read(txn_source(txn), out, &old));
+    if (old.exists)
         goto done;
     PL_TRY(txn_spoil(txn, count_new(txn, &blob, &new_bytes)));
     PL_TRY(txn_spoil(txn, bulk_begin(txn, new_bytes)));
@@ -558,10 +551,9 @@ pl_status blob_check(const pl_txn *txn, const pl_hash *id, const char *use,
 {
     char text[PL_HASH_TEXT];
     blob_record blob;
-    bool found = false;
-    PL_CHECK(blob_read(txn_source(txn), id, &blob, &found));
+    PL_CHECK(blob_read(txn_source(txn), id, &blob));
     pl_buf_destroy(&blob.chunks);
-    if (!found)
+    if (!blob.exists)
         return pl_fail(PL_ERR_NOT_FOUND,
                        "blob %s (%s of %s) is neither in the store nor in the "
                        "transaction; store the blob first",
@@ -573,11 +565,10 @@ static pl_status add_refs(pl_txn *txn, const pl_hash *id, int change)
 {
     char text[PL_HASH_TEXT];
     blob_record blob;
-    bool found = false;
     if (pl_hash_none(id))
         return PL_OK;
-    PL_CHECK(blob_read(txn_source(txn), id, &blob, &found));
-    if (!found)
+    PL_CHECK(blob_read(txn_source(txn), id, &blob));
+    if (!blob.exists)
         return missing_blob(id);
     pl_status status = PL_OK;
     if (change < 0 && blob.refs == 0)
@@ -613,9 +604,8 @@ static pl_status drop_chunk(pl_txn *txn, const pl_hash *id)
 {
     char text[PL_HASH_TEXT];
     chunk_record chunk;
-    bool found = false;
-    PL_CHECK(chunk_read(txn_source(txn), id, &chunk, &found));
-    if (!found || chunk.refs == 0)
+    PL_CHECK(chunk_read(txn_source(txn), id, &chunk));
+    if (!chunk.exists || chunk.refs == 0)
         return pl_fail(
             PL_ERR_DAMAGED,
             "chunk %s is missing or has the reference count 0, although a blob or a "
@@ -639,10 +629,9 @@ pl_status blob_sweep(pl_txn *txn)
     for (size_t i = 0; i < txn->n_loose; i++) {
         const row_key row = key_of_hash(&txn->loose[i]);
         blob_record blob;
-        bool found = false;
         pl_status status = PL_OK;
-        PL_CHECK(blob_read(txn_source(txn), &txn->loose[i], &blob, &found));
-        const bool is_unused = found && blob.refs == 0;
+        PL_CHECK(blob_read(txn_source(txn), &txn->loose[i], &blob));
+        const bool is_unused = blob.exists && blob.refs == 0;
         const size_t n = is_unused ? blob.chunks.len / PL_HASH_BYTES : 0;
         for (size_t c = 0; status == PL_OK && c < n; c++) {
             const pl_hash chunk = blob_chunk(&blob, c);

@@ -24,15 +24,13 @@ struct bulk_place {
 pl_status bulk_clean(pl_store *store)
 {
     char path[PL_PATH_MAX];
-    bool any = false;
     row_key first = key_of_pack(store->sequence + 1, 0);
     row_key last = key_of_pack(UINT64_MAX, UINT32_MAX);
     PL_CHECK(pl_remove_tree(pl_join(path, store->folder, "INCOMING")));
-    kv_slice key, value;
-    kv_batch *batch = NULL;
     kv_cursor *walk = kv_cursor_open(store->db, NULL, KV_PACK, (kv_slice){"", 0});
     kv_cursor_seek(walk, key_slice(&first));
-    pl_status status = kv_cursor_next(walk, &any, &key, &value);
+    const bool any = kv_cursor_next(walk);
+    pl_status status = walk->status;
     kv_cursor_close(&walk);
     PL_CHECK(status);
     if (!any)
@@ -40,18 +38,14 @@ pl_status bulk_clean(pl_store *store)
     PL_CHECK(kv_drop_files(store->db, KV_PACK, key_slice(&first), key_slice(&last)));
     /* An interrupted copy left rows in table files that also have other rows, so these
      * files cannot be dropped. These rows are deleted one by one. */
-    batch = kv_batch_create(store->db);
+    kv_batch *batch = kv_batch_create(store->db);
     walk = kv_cursor_open(store->db, NULL, KV_PACK, (kv_slice){"", 0});
     kv_cursor_seek(walk, key_slice(&first));
-    for (;;) {
-        PL_TRY(kv_cursor_next(walk, &any, &key, &value));
-        if (!any)
-            break;
-        kv_delete(batch, KV_PACK, key);
-    }
-    if (kv_batch_count(batch) > 0)
+    while (kv_cursor_next(walk))
+        kv_delete(batch, KV_PACK, walk->key);
+    status = walk->status;
+    if (status == PL_OK && kv_batch_count(batch) > 0)
         status = kv_commit(store->db, batch);
-done:
     kv_cursor_close(&walk);
     kv_batch_destroy(&batch);
     return status;
@@ -155,10 +149,8 @@ void bulk_clear(pl_txn *txn)
 /* ---- after the commit ---- */
 void bulk_let_go(pl_txn *txn, const chunk_record *chunk)
 {
-    if (txn->n_gone == txn->cap_gone) {
-        txn->cap_gone = txn->cap_gone ? 2 * txn->cap_gone : 64;
-        txn->gone = pl_grow(txn->gone, txn->cap_gone * sizeof *txn->gone);
-    }
+    txn->gone =
+        pl_grow_items(txn->gone, txn->n_gone, txn->n_gone + 1, sizeof *txn->gone);
     txn->gone[txn->n_gone++] = (bulk_place){chunk->pack, chunk->number};
 }
 
@@ -185,18 +177,15 @@ static pl_status drop_from_to(kv *db, uint64_t pack, uint32_t from, uint32_t to)
     return kv_drop_files(db, KV_PACK, key_slice(&first), key_slice(&last));
 }
 
-static pl_status next_of_pack(kv_cursor *walk, bool *valid, kv_slice *key,
-                              uint32_t *number)
+static bool next_of_pack(kv_cursor *walk, uint32_t *number)
 {
     /* sizes of the two numbers in a key of the pack family (key_of_pack) */
     enum { PACK_BYTES = 8, NUMBER_BYTES = 4 };
-    kv_slice value;
-    PL_CHECK(kv_cursor_next(walk, valid, key, &value));
-    *valid = *valid && key->len == PACK_BYTES + NUMBER_BYTES;
-    if (*valid)
-        *number = (uint32_t)store_key_number((const uint8_t *)key->data + PACK_BYTES,
-                                             NUMBER_BYTES);
-    return PL_OK;
+    if (!kv_cursor_next(walk) || walk->key.len != PACK_BYTES + NUMBER_BYTES)
+        return false;
+    *number = (uint32_t)store_key_number((const uint8_t *)walk->key.data + PACK_BYTES,
+                                         NUMBER_BYTES);
+    return true;
 }
 
 /* Drops the files of a pack whose keys all lie between two chunks that still exist. The
@@ -205,23 +194,19 @@ static pl_status drop_gaps(const pl_txn *txn, uint64_t pack)
 {
     pl_status status = PL_OK;
     kv *db = txn->store->db;
-    kv_slice key;
-    bool valid = false;
     uint32_t from = 0, number = 0;
     pl_buf seen = {0}; /* the numbers of the chunks that exist, in rising order */
     kv_batch *batch = NULL;
     kv_cursor *again = NULL;
     row_key prefix = key_of_number(pack);
     kv_cursor *walk = kv_cursor_open(db, NULL, KV_PACK, key_slice(&prefix));
-    for (;;) {
-        PL_TRY(next_of_pack(walk, &valid, &key, &number));
-        if (!valid)
-            break;
+    while (next_of_pack(walk, &number)) {
         if (number > from)
             PL_TRY(drop_from_to(db, pack, from, number - 1));
         pl_buf_append(&seen, &number, sizeof number);
         from = number + 1;
     }
+    PL_TRY(walk->status);
     PL_TRY(drop_from_to(db, pack, from, UINT32_MAX));
     /* Rows in one file may have been deleted by entries in another file. If that other
      * file was dropped, the rows reappear, and are deleted again. */
@@ -229,15 +214,13 @@ static pl_status drop_gaps(const pl_txn *txn, uint64_t pack)
     again = kv_cursor_open(db, NULL, KV_PACK, key_slice(&prefix));
     const size_t n = seen.len / sizeof number;
     const uint32_t *numbers = (const void *)seen.data;
-    for (size_t i = 0;;) {
-        PL_TRY(next_of_pack(again, &valid, &key, &number));
-        if (!valid)
-            break;
+    for (size_t i = 0; next_of_pack(again, &number);) {
         while (i < n && numbers[i] < number)
             i++;
         if (i == n || numbers[i] != number)
-            kv_delete(batch, KV_PACK, key);
+            kv_delete(batch, KV_PACK, again->key);
     }
+    PL_TRY(again->status);
     if (kv_batch_count(batch) > 0)
         status = kv_commit(db, batch);
 done:

@@ -64,9 +64,8 @@ static pl_status load_at(row_source from, const pl_hash *id, const chunk_record 
     PL_TRY(from.store->places->get(&from, id, chunk, out));
     for (int i = 0; i < 2 && chunk->coding == CHUNK_DELTA; i++) {
         chunk_record base;
-        bool found = false;
-        PL_TRY(chunk_read(from, &chunk->bases[i], &base, &found));
-        if (!found || base.bytes != chunk->bytes || depth >= CHUNK_DEPTH_MAX)
+        PL_TRY(chunk_read(from, &chunk->bases[i], &base));
+        if (!base.exists || base.bytes != chunk->bytes || depth >= CHUNK_DEPTH_MAX)
             PL_TRY(pl_fail(
                 PL_ERR_DAMAGED,
                 "a chunk from which it is computed is missing or has a different size, "
@@ -104,9 +103,8 @@ pl_status chunk_load(row_source from, const pl_hash *id, const chunk_record *chu
 static pl_status find_chunk(row_source from, const pl_hash *id, size_t expected,
                             chunk_record *out)
 {
-    bool found = false;
-    PL_CHECK(chunk_read(from, id, out, &found));
-    if (!found)
+    PL_CHECK(chunk_read(from, id, out));
+    if (!out->exists)
         return pl_fail(PL_ERR_DAMAGED,
                        "its record is missing; restore the store from a copy");
     if (out->bytes != expected)
@@ -140,28 +138,25 @@ pl_status chunk_lend(row_source from, const pl_hash *id, size_t expected,
                    "its bytes have the wrong length; restore the store from a copy");
 }
 
-pl_status chunk_open_all(row_source from, const pl_hash *ids, const size_t *expected,
-                         size_t n, chunk_view *out)
+bool chunk_open_all(row_source from, const pl_hash *ids, const size_t *expected,
+                    size_t n, chunk_view *out)
 {
-    pl_status status = PL_OK;
+    bool good = true;
     pl_piece *pieces = pl_alloc(n * sizeof *pieces);
     pl_hash *got = pl_alloc(n * sizeof *got);
     memset(out, 0, n * sizeof *out);
-    for (size_t i = 0; i < n; i++) {
-        PL_TRY(chunk_lend(from, &ids[i], expected[i], &out[i]));
+    for (size_t i = 0; good && i < n; i++) {
+        good = chunk_lend(from, &ids[i], expected[i], &out[i]) == PL_OK;
         pieces[i] = (pl_piece){out[i].data, out[i].len};
     }
-    pl_hash_many("chunk", pieces, n, got);
-    for (size_t i = 0; i < n; i++)
-        if (!pl_hash_equal(&got[i], &ids[i]))
-            PL_TRY(pl_fail(
-                PL_ERR_DAMAGED,
-                "its bytes do not match its hash; restore the store from a copy"));
-done:
-    for (size_t i = 0; status != PL_OK && i < n; i++)
+    if (good)
+        pl_hash_many("chunk", pieces, n, got);
+    for (size_t i = 0; good && i < n; i++)
+        good = pl_hash_equal(&got[i], &ids[i]);
+    for (size_t i = 0; !good && i < n; i++)
         chunk_close(&out[i]);
     pl_free_all(pieces, got);
-    return status;
+    return good;
 }
 
 void chunk_close(chunk_view *view)

@@ -50,9 +50,10 @@ pl_status chunk_open(row_source from, const pl_hash *id, size_t expected,
 /* Opens a chunk without checking its hash; the receiver checks the whole blob. */
 pl_status chunk_lend(row_source from, const pl_hash *id, size_t expected,
                      chunk_view *out);
-/* Opens n chunks and hashes them together. If one fails, all are closed. */
-pl_status chunk_open_all(row_source from, const pl_hash *ids, const size_t *expected,
-                         size_t n, chunk_view *out);
+/* Opens n chunks and hashes them together. If one fails, all are closed; open them one
+ * by one to know which. */
+bool chunk_open_all(row_source from, const pl_hash *ids, const size_t *expected,
+                    size_t n, chunk_view *out);
 /* Like chunk_open, for a caller that already has the chunk's record. */
 pl_status chunk_load(row_source from, const pl_hash *id, const chunk_record *chunk,
                      chunk_view *out);

@@ -39,11 +39,7 @@ static pl_status choose_victim(void *context, const pl_version *v)
         c->victims = pl_grow(c->victims, (c->n + 1) * sizeof *c->victims);
         pl_copy_text(c->victims[c->n].module, PL_MODULE_NAME_MAX, v->module);
         c->victims[c->n++].number = v->number;
-        tally_add(&c->released, &v->params);
-        tally_add(&c->released, &v->momentum);
-        tally_add(&c->released, &v->change);
-        for (int i = 0; v->has_updates && i < v->n_contributions; i++)
-            tally_add(&c->released, &v->contributions[i].update);
+        tally_add_version(&c->released, v);
     }
     return PL_OK;
 }
@@ -68,11 +64,11 @@ static void add_all(tally *to, const tally *from)
  * bases further, until it finds no further bases. */
 static pl_status count_with_bases(collection *c)
 {
-    tally bases = {NULL, 0, 0};
+    tally bases = {0};
     pl_status status = PL_OK;
     size_t n_before;
     do {
-        tally all = {NULL, 0, 0}, next = {NULL, 0, 0};
+        tally all = {0}, next = {0};
         pl_hash id;
         uint64_t released;
         add_all(&all, &c->loose);
@@ -81,9 +77,8 @@ static pl_status count_with_bases(collection *c)
         c->report->n_chunks = c->report->bytes = 0;
         for (size_t i = 0; status == PL_OK && tally_next(&all, &i, &id, &released);) {
             chunk_record chunk;
-            bool found = false;
-            status = chunk_read(store_source(c->store), &id, &chunk, &found);
-            if (status != PL_OK || !found || chunk.refs > released)
+            status = chunk_read(store_source(c->store), &id, &chunk);
+            if (status != PL_OK || !chunk.exists || chunk.refs > released)
                 continue;
             c->report->n_chunks++;
             c->report->bytes += chunk.stored;
@@ -124,7 +119,11 @@ done:
 pl_status pl_store_collect(pl_store *store, pl_keep_fn keep, void *context, bool run,
                            pl_gc_report *out)
 {
-    PL_CHECK(stores_refuse(store, "collecting"));
+    if (store->n_stores > 1)
+        return pl_fail(PL_ERR_UNSUPPORTED,
+                       "collecting works on the store of one home, but %s has the "
+                       "stores of %d homes; give --store %s/home-N",
+                       store->folder, store->n_stores, store->folder);
     collection c = {.store = store, .keep = keep, .context = context, .report = out};
     pl_txn *txn = NULL;
     pl_status status = PL_OK;
@@ -137,9 +136,8 @@ pl_status pl_store_collect(pl_store *store, pl_keep_fn keep, void *context, bool
     tally_sort(&c.released);
     for (size_t i = 0; tally_next(&c.released, &i, &id, &released);) {
         blob_record blob;
-        bool found = false;
-        PL_TRY(blob_read(store_source(store), &id, &blob, &found));
-        const bool is_freed = found && blob.refs <= released;
+        PL_TRY(blob_read(store_source(store), &id, &blob));
+        const bool is_freed = blob.exists && blob.refs <= released;
         const size_t n = is_freed ? blob.chunks.len / PL_HASH_BYTES : 0;
         out->n_blobs += is_freed;
         for (size_t k = 0; k < n; k++) {

@@ -23,7 +23,8 @@ void pl_findings_clear(pl_findings *f)
     memset(f, 0, sizeof *f);
 }
 
-void pl_findings_agree(pl_findings *f, const pl_findings *other)
+/* Removes the sentences that are not in `other`. */
+static void keep_common(pl_findings *f, const pl_findings *other)
 {
     size_t n = 0;
     for (size_t i = 0; i < f->n; i++) {
@@ -67,7 +68,7 @@ pl_status pl_store_audit_firmly(const char *folder, pl_store **store, bool bytes
         pl_status status =
             pl_store_audit(*store, bytes, pl_findings_add, &again, report);
         if (status == PL_OK)
-            pl_findings_agree(out, &again);
+            keep_common(out, &again);
         pl_findings_clear(&again);
         PL_CHECK(status);
     }

@@ -14,5 +14,3 @@ typedef struct pl_findings {
  * that pl_store_audit can call this function as its callback. */
 void pl_findings_add(void *findings, const char *sentence);
 void pl_findings_clear(pl_findings *findings);
-/* Removes the sentences that are not in `other`. */
-void pl_findings_agree(pl_findings *findings, const pl_findings *other);

@@ -85,13 +85,14 @@ struct kv_batch {
     pl_status sum_status;
 };
 
-struct kv_cursor {
+typedef struct cursor {
+    kv_cursor at; /* first, so that a pointer to it is one to the cursor */
     rocksdb_iterator_t *rows;
     const kv *db;
     pl_buf prefix;
     /* whether the iterator is at a row that the cursor has not returned yet */
     bool ready;
-};
+} cursor;
 
 const char *kv_family_name(kv_family family)
 {
@@ -124,13 +125,16 @@ static bool find_limit(const char *error, const char *path, char out[PL_REMEDY_M
     return pl_file_remedy(causes[i], path, n_files, out)[0] != '\0';
 }
 
-/* Turns a RocksDB error into a status, and frees `error`. The cause must be found in
- * the text of the error, because RocksDB's C interface has no error codes. */
-static pl_status database_failed(const char *verb, const char *path, char *error)
+/* Turns a RocksDB error into a status, and frees `error`; NULL: PL_OK. The cause must
+ * be found in the text of the error, because RocksDB's C interface has no error codes.
+ */
+static pl_status judge_error(const char *verb, const char *path, char *error)
 {
     char limit[PL_REMEDY_MAX], text[PL_PATH_MAX + 512];
     pl_status status = PL_ERR_IO;
     const char *remedy = "look at the disk and the system's log", *cause = text;
+    if (!error)
+        return PL_OK;
     /* an error that names a reader's descriptor gets the database's path */
     const char *at = strstr(error, DESCRIPTORS), *after = at;
     if (at)
@@ -175,8 +179,7 @@ static pl_status make_options(kv *db, kv_mode mode)
     db->options = rocksdb_options_create();
     rocksdb_get_options_from_string(plain, STRICT, db->options, &error);
     rocksdb_options_destroy(plain);
-    if (error)
-        return database_failed("set the options of", db->path, error);
+    PL_CHECK(judge_error("set the options of", db->path, error));
     /* The options of the whole database. A follower uses the same options as the
      * writer, because both must agree about the column families. */
     rocksdb_options_t *o = db->options;
@@ -291,9 +294,8 @@ pl_status kv_open(const char *path, kv_mode mode, const char *scratch, kv **out)
     /* Families that are missing, because making the database was interrupted, are
      * created when it is opened. */
     if (mode == KV_MAKE && !pl_path_exists(pl_join(current, db->path, "CURRENT")))
-        error = kv_make(db->path, names + 1, KV_FAMILY_COUNT - 1);
-    if (error)
-        PL_TRY(database_failed("open", db->path, error));
+        PL_TRY(judge_error("open", db->path,
+                           kv_make(db->path, names + 1, KV_FAMILY_COUNT - 1)));
     if (mode == KV_FOLLOW)
         db->db = rocksdb_open_as_secondary_column_families(
             db->options, db->place, scratch, KV_FAMILY_COUNT, names, options,
@@ -305,8 +307,7 @@ pl_status kv_open(const char *path, kv_mode mode, const char *scratch, kv **out)
     else
         db->db = rocksdb_open_column_families(db->options, db->path, KV_FAMILY_COUNT,
                                               names, options, db->families, &error);
-    if (error)
-        PL_TRY(database_failed("open", db->path, error));
+    PL_TRY(judge_error("open", db->path, error));
     if (mode == KV_FOLLOW && lost_log(db, before))
         PL_TRY(kv_refresh(db));
     *out = db;
@@ -333,16 +334,11 @@ void kv_close(kv **handle, bool abandon)
             rocksdb_column_family_handle_destroy(db->families[f]);
         rocksdb_close(db->db);
     }
-    if (db->read)
-        rocksdb_readoptions_destroy(db->read);
-    if (db->write)
-        rocksdb_writeoptions_destroy(db->write);
-    if (db->options)
-        rocksdb_options_destroy(db->options);
-    if (db->record_options)
-        rocksdb_options_destroy(db->record_options);
-    if (db->pack_options)
-        rocksdb_options_destroy(db->pack_options);
+    rocksdb_readoptions_destroy(db->read); /* these accept NULL */
+    rocksdb_writeoptions_destroy(db->write);
+    rocksdb_options_destroy(db->options);
+    rocksdb_options_destroy(db->record_options);
+    rocksdb_options_destroy(db->pack_options);
     if (db->folder >= 0)
         close(db->folder);
     pl_free(db);
@@ -366,8 +362,7 @@ pl_status kv_refresh(kv *db)
     for (int i = 0; i < FOLLOW_TRIES; i++) {
         const log_files before = list_logs(db, UINT64_MAX);
         rocksdb_try_catch_up_with_primary(db->db, &error);
-        if (error)
-            return database_failed("follow the writer of", db->path, error);
+        PL_CHECK(judge_error("follow the writer of", db->path, error));
         if (!lost_log(db, before))
             return PL_OK;
     }
@@ -384,8 +379,7 @@ pl_status kv_get(kv *db, kv_family family, kv_slice key, kv_pin *out)
     *out = (kv_pin){0};
     rocksdb_pinnableslice_t *slice = rocksdb_get_pinned_cf(
         db->db, db->read, db->families[family], key.data, key.len, &error);
-    if (error)
-        return database_failed("read", db->path, error);
+    PL_CHECK(judge_error("read", db->path, error));
     if (!slice)
         return PL_OK;
     out->handle = slice;
@@ -404,7 +398,7 @@ void kv_unpin(kv_pin *pin)
 
 kv_cursor *kv_cursor_open(kv *db, kv_batch *batch, kv_family family, kv_slice prefix)
 {
-    kv_cursor *walk = pl_alloc(sizeof *walk);
+    cursor *walk = pl_alloc(sizeof *walk);
     walk->db = db;
     walk->rows = rocksdb_create_iterator_cf(db->db, db->read, db->families[family]);
     if (batch)
@@ -413,13 +407,13 @@ kv_cursor *kv_cursor_open(kv *db, kv_batch *batch, kv_family family, kv_slice pr
     /* makes the pointer of the prefix valid even if the prefix is empty */
     pl_buf_reserve(&walk->prefix, prefix.len + 1);
     pl_buf_append(&walk->prefix, prefix.data, prefix.len);
-    kv_cursor_seek(walk, prefix);
-    return walk;
+    kv_cursor_seek(&walk->at, prefix);
+    return &walk->at;
 }
 
 void kv_cursor_close(kv_cursor **handle)
 {
-    kv_cursor *walk = *handle;
+    cursor *walk = (cursor *)*handle;
     *handle = NULL;
     if (!walk)
         return;
@@ -428,28 +422,31 @@ void kv_cursor_close(kv_cursor **handle)
     pl_free(walk);
 }
 
-void kv_cursor_seek(kv_cursor *walk, kv_slice key)
+void kv_cursor_seek(kv_cursor *at, kv_slice key)
 {
+    cursor *walk = (cursor *)at;
     rocksdb_iter_seek(walk->rows, key.data, key.len);
     walk->ready = true;
 }
 
-pl_status kv_cursor_next(kv_cursor *walk, bool *valid, kv_slice *key, kv_slice *value)
+bool kv_cursor_next(kv_cursor *at)
 {
+    cursor *walk = (cursor *)at;
     char *error = NULL;
     if (!walk->ready)
         rocksdb_iter_next(walk->rows);
     walk->ready = false;
-    *valid = rocksdb_iter_valid(walk->rows);
-    if (!*valid) {
+    at->valid = rocksdb_iter_valid(walk->rows);
+    if (!at->valid) {
         rocksdb_iter_get_error(walk->rows, &error);
-        return error ? database_failed("read", walk->db->path, error) : PL_OK;
+        at->status = judge_error("read", walk->db->path, error);
+        return false;
     }
-    key->data = rocksdb_iter_key(walk->rows, &key->len);
-    value->data = rocksdb_iter_value(walk->rows, &value->len);
-    *valid = key->len >= walk->prefix.len &&
-             memcmp(key->data, walk->prefix.data, walk->prefix.len) == 0;
-    return PL_OK;
+    at->key.data = rocksdb_iter_key(walk->rows, &at->key.len);
+    at->value.data = rocksdb_iter_value(walk->rows, &at->value.len);
+    at->valid = at->key.len >= walk->prefix.len &&
+                memcmp(at->key.data, walk->prefix.data, walk->prefix.len) == 0;
+    return at->valid;
 }
 
 pl_status kv_last_key(kv *db, kv_family family, pl_buf *out)
@@ -467,7 +464,7 @@ pl_status kv_last_key(kv *db, kv_family family, pl_buf *out)
         rocksdb_iter_get_error(rows, &error);
     }
     rocksdb_iter_destroy(rows);
-    return error ? database_failed("read", db->path, error) : PL_OK;
+    return judge_error("read", db->path, error);
 }
 
 /* ---- writing ---- */
@@ -590,8 +587,7 @@ pl_status kv_batch_get(kv_batch *batch, kv_family family, kv_slice key, kv_pin *
     out->handle = rocksdb_writebatch_wi_get_from_batch_and_db_cf(
         batch->writes, db->db, db->read, db->families[family], key.data, key.len,
         &out->len, &error);
-    if (error)
-        return database_failed("read", db->path, error);
+    PL_CHECK(judge_error("read", db->path, error));
     out->data = out->handle;
     return PL_OK;
 }
@@ -618,8 +614,8 @@ pl_status kv_commit(kv *db, kv_batch *batch)
     char *error = NULL;
     PL_CHECK(pl_failpoint("kv.commit.before"));
     rocksdb_write_writebatch_wi(db->db, db->write, batch->writes, &error);
-    return error ? database_failed("write", db->path, error)
-                 : pl_failpoint("kv.commit.after");
+    PL_CHECK(judge_error("write", db->path, error));
+    return pl_failpoint("kv.commit.after");
 }
 
 /* ---- table files ---- */
@@ -645,7 +641,7 @@ pl_status kv_file_create(const char *path, kv_file **out)
     if (!error)
         return PL_OK;
     kv_file_drop(out);
-    return database_failed("write", path, error);
+    return judge_error("write", path, error);
 }
 
 pl_status kv_file_put(kv_file *file, const char *path, kv_slice key, kv_slice value)
@@ -653,7 +649,7 @@ pl_status kv_file_put(kv_file *file, const char *path, kv_slice key, kv_slice va
     char *error = NULL;
     rocksdb_sstfilewriter_put(file->writer, key.data, key.len, value.data, value.len,
                               &error);
-    return error ? database_failed("write", path, error) : PL_OK;
+    return judge_error("write", path, error);
 }
 
 pl_status kv_file_finish(kv_file **file, const char *path)
@@ -662,8 +658,8 @@ pl_status kv_file_finish(kv_file **file, const char *path)
     PL_CHECK(pl_failpoint("kv.file.before"));
     rocksdb_sstfilewriter_finish((*file)->writer, &error);
     kv_file_drop(file);
-    return error ? database_failed("write", path, error)
-                 : pl_failpoint("kv.file.after");
+    PL_CHECK(judge_error("write", path, error));
+    return pl_failpoint("kv.file.after");
 }
 
 void kv_file_drop(kv_file **handle)
@@ -688,8 +684,8 @@ pl_status kv_take_in(kv *db, kv_family family, const char *const *paths, size_t 
     rocksdb_ingest_external_file_cf(db->db, db->families[family], paths, n, options,
                                     &error);
     rocksdb_ingestexternalfileoptions_destroy(options);
-    return error ? database_failed("write", db->path, error)
-                 : pl_failpoint("kv.take_in.after");
+    PL_CHECK(judge_error("write", db->path, error));
+    return pl_failpoint("kv.take_in.after");
 }
 
 pl_status kv_drop_files(kv *db, kv_family family, kv_slice first, kv_slice last)
@@ -697,7 +693,7 @@ pl_status kv_drop_files(kv *db, kv_family family, kv_slice first, kv_slice last)
     char *error = NULL;
     rocksdb_delete_file_in_range_cf(db->db, db->families[family], first.data, first.len,
                                     last.data, last.len, &error);
-    return error ? database_failed("write", db->path, error) : PL_OK;
+    return judge_error("write", db->path, error);
 }
 
 /* Compacts the family. The write buffer is flushed first, so that rows that were
@@ -709,8 +705,7 @@ pl_status kv_compact(kv *db, kv_family family)
     rocksdb_flushoptions_set_wait(flush, 1);
     rocksdb_flush_cf(db->db, flush, db->families[family], &error);
     rocksdb_flushoptions_destroy(flush);
-    if (error)
-        return database_failed("write", db->path, error);
+    PL_CHECK(judge_error("write", db->path, error));
     rocksdb_compact_range_cf(db->db, db->families[family], NULL, 0, NULL, 0);
     return PL_OK;
 }

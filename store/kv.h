@@ -91,15 +91,19 @@ pl_status kv_get(kv *db, kv_family family, kv_slice key, kv_pin *out);
 void kv_unpin(kv_pin *pin); /* does nothing with an empty pin */
 
 /* ---- iteration over the keys that start with `prefix`, in rising order ---- */
-typedef struct kv_cursor kv_cursor;
+typedef struct kv_cursor {
+    bool valid;          /* whether the cursor is at a row */
+    kv_slice key, value; /* this row, until the next step */
+    pl_status status;    /* the error of the last step, after which `valid` is false */
+} kv_cursor;
 typedef struct kv_batch kv_batch;
 
 /* With `batch`, the cursor shows the database as it would be after the batch. */
 kv_cursor *kv_cursor_open(kv *db, kv_batch *batch, kv_family family, kv_slice prefix);
 void kv_cursor_close(kv_cursor **walk); /* accepts NULL */
-/* Steps to the first or next row; *valid is false after the last row. The slices are
- * valid until the next step. */
-pl_status kv_cursor_next(kv_cursor *walk, bool *valid, kv_slice *key, kv_slice *value);
+/* Steps to the first or next row. Returns `valid`: false after the last row, and after
+ * an error, so look at `status` after the last step. */
+bool kv_cursor_next(kv_cursor *walk);
 /* Makes the first step go to the lowest key that is not below `key`. */
 void kv_cursor_seek(kv_cursor *walk, kv_slice key);
 /* Gets the highest key of the family; `out` is empty if the family has no rows. */

@@ -45,71 +45,47 @@ typedef struct mirror {
 enum { LEFT_SEQUENCE = 1, LEFT_EPOCH, LEFT_LOG, LEFT_NEW_MARK, LEFT_ROWS, LEFT_CHUNK };
 
 /* ---- walking two families side by side ---- */
-typedef struct side {
-    kv_cursor *walk;
-    kv_slice key, value;
-    bool valid;
-} side;
-
-static pl_status step(side *s)
-{
-    return kv_cursor_next(s->walk, &s->valid, &s->key, &s->value);
-}
-
-static bool same_value(const side *from, const side *to)
+static bool same_value(const kv_cursor *from, const kv_cursor *to)
 {
     return from->value.len == to->value.len &&
            memcmp(from->value.data, to->value.data, from->value.len) == 0;
 }
 
 /* `order`: below 0: only the source has the key; above 0: the target; 0: both. */
-typedef pl_status (*row_fn)(mirror *m, kv_family family, const side *from,
-                            const side *to, int order);
+typedef pl_status (*row_fn)(mirror *m, kv_family family, const kv_cursor *from,
+                            const kv_cursor *to, int order);
 
 static pl_status each_pair(mirror *m, kv_family family, row_fn fn)
 {
     pl_status status = PL_OK;
     kv_slice all = {"", 0};
-    side from = {.walk = kv_cursor_open(m->from->db, NULL, family, all)};
-    side to = {.walk = kv_cursor_open(m->to, NULL, family, all)};
-    PL_TRY(step(&from));
-    PL_TRY(step(&to));
-    while (from.valid || to.valid) {
-        int order = from.valid ? -1 : 1;
-        if (from.valid && to.valid)
-            order = kv_order(from.key, to.key);
-        PL_TRY(fn(m, family, &from, &to, order));
-        if (order <= 0)
-            PL_TRY(step(&from));
-        if (order >= 0)
-            PL_TRY(step(&to));
+    kv_cursor *from = kv_cursor_open(m->from->db, NULL, family, all);
+    kv_cursor *to = kv_cursor_open(m->to, NULL, family, all);
+    int order = 0;
+    for (;;) {
+        if (order <= 0 && !kv_cursor_next(from))
+            PL_TRY(from->status);
+        if (order >= 0 && !kv_cursor_next(to))
+            PL_TRY(to->status);
+        if (!from->valid && !to->valid)
+            break;
+        order = !to->valid ? -1 : !from->valid ? 1 : kv_order(from->key, to->key);
+        PL_TRY(fn(m, family, from, to, order));
     }
 done:
-    kv_cursor_close(&from.walk);
-    kv_cursor_close(&to.walk);
+    kv_cursor_close(&from);
+    kv_cursor_close(&to);
     return status;
 }
 
 /* ---- chunks: they are copied first ---- */
-static pl_status flush_batch(mirror *m)
-{
-    pl_status status = kv_commit(m->to, m->batch);
-    kv_batch_destroy(&m->batch);
-    m->batch = kv_batch_create(m->to);
-    return status;
-}
-
 /* Writes the row STORE_MIRROR_ROW. While this row exists, chunks that no record names
  * are not damage. The last batch deletes the row. */
 static void mark_begin(mirror *m)
 {
-    pl_buf fields = {0};
-    row_key key = key_of_name(STORE_MIRROR_ROW);
-    if (m->marked)
-        return;
+    if (!m->marked)
+        number_write(m->batch, STORE_MIRROR_ROW, m->from->sequence);
     m->marked = true;
-    pl_put_u64(&fields, 1, m->from->sequence);
-    row_write(m->batch, KV_META, &key, &fields);
 }
 
 /* Returns whether the target's pack rows of this commit need no comparison. Rows of
@@ -124,8 +100,8 @@ static bool is_sure(const mirror *m, uint64_t pack)
 
 /* Copies a chunk. The cursors show the database as it was when they were opened, so the
  * commits made here do not disturb them. */
-static pl_status bring_chunk(mirror *m, kv_family family, const side *from,
-                             const side *to, int order)
+static pl_status bring_chunk(mirror *m, kv_family family, const kv_cursor *from,
+                             const kv_cursor *to, int order)
 {
     if (order > 0 || (order == 0 && (is_sure(m, store_key_number(to->key.data, 8)) ||
                                      same_value(from, to))))
@@ -136,7 +112,8 @@ static pl_status bring_chunk(mirror *m, kv_family family, const side *from,
     kv_put(m->batch, family, from->key, from->value);
     m->report->n_chunks++;
     m->report->bytes += from->value.len;
-    return kv_batch_bytes(m->batch) > BATCH_BYTES ? flush_batch(m) : PL_OK;
+    return kv_batch_bytes(m->batch) > BATCH_BYTES ? rebase_flush(m->to, &m->batch)
+                                                  : PL_OK;
 }
 
 /* ---- chunks of a source with an engine ---- */
@@ -148,8 +125,8 @@ static pl_hash place_at(kv_slice key)
 }
 
 /* Copies a chunk from the source's engine, as the pack row that its record names. */
-static pl_status bring_remote(mirror *m, kv_family family, const side *from,
-                              const side *to, int order)
+static pl_status bring_remote(mirror *m, kv_family family, const kv_cursor *from,
+                              const kv_cursor *to, int order)
 {
     row_view row;
     chunk_record chunk;
@@ -182,12 +159,13 @@ static pl_status bring_remote(mirror *m, kv_family family, const side *from,
     }
     chunk_close(&bytes);
     PL_CHECK(status);
-    return kv_batch_bytes(m->batch) > BATCH_BYTES ? flush_batch(m) : PL_OK;
+    return kv_batch_bytes(m->batch) > BATCH_BYTES ? rebase_flush(m->to, &m->batch)
+                                                  : PL_OK;
 }
 
 /* ---- all other rows, in one batch ---- */
-static pl_status drop_extra_chunk(mirror *m, kv_family family, const side *from,
-                                  const side *to, int order)
+static pl_status drop_extra_chunk(mirror *m, kv_family family, const kv_cursor *from,
+                                  const kv_cursor *to, int order)
 {
     (void)from;
     if (order <= 0)
@@ -201,7 +179,7 @@ static pl_status drop_extra_chunk(mirror *m, kv_family family, const side *from,
     return PL_OK;
 }
 
-static bool is_meta_row(kv_family family, const side *row, const char *name)
+static bool is_meta_row(kv_family family, const kv_cursor *row, const char *name)
 {
     return family == KV_META && row->key.len == strlen(name) &&
            memcmp(row->key.data, name, row->key.len) == 0;
@@ -209,8 +187,8 @@ static bool is_meta_row(kv_family family, const side *row, const char *name)
 
 /* Copies or deletes one row. The row STORE_MIRROR_ROW of a source that is itself an
  * unfinished copy is not copied. */
-static pl_status bring_record(mirror *m, kv_family family, const side *from,
-                              const side *to, int order)
+static pl_status bring_record(mirror *m, kv_family family, const kv_cursor *from,
+                              const kv_cursor *to, int order)
 {
     /* a later state's epoch is higher and must stay: none may be used twice */
     const bool stays =
@@ -232,38 +210,25 @@ static pl_status bring_record(mirror *m, kv_family family, const side *from,
 static pl_status commit_last(kv *to, kv_batch *batch, const char *folder,
                              const watermark *mark, bool is_later)
 {
-    char path[PL_PATH_MAX];
     watermark_file file;
-    pl_join(path, folder, "HWM");
     if (is_later)
-        PL_CHECK(watermark_make(path, mark));
+        PL_CHECK(watermark_make(folder, mark));
     PL_CHECK(kv_commit(to, batch));
-    PL_CHECK(watermark_open(path, mark, &file));
+    PL_CHECK(watermark_open(folder, mark, &file));
     pl_status status = watermark_set(&file, mark);
     watermark_close(&file);
     return status;
 }
 
 /* ---- opening the target and comparing it with the source ---- */
-static pl_status read_target_value(kv *db, kv_family family, row_key key, pl_buf *out)
-{
-    kv_pin pin;
-    pl_buf_clear(out);
-    PL_CHECK(kv_get(db, family, key_slice(&key), &pin));
-    if (pin.data)
-        pl_buf_append(out, pin.data, pin.len);
-    kv_unpin(&pin);
-    return PL_OK;
-}
-
 static bool same_row(kv *from, kv *to, kv_family family, row_key key)
 {
-    pl_buf a = {0}, b = {0};
-    bool same = read_target_value(from, family, key, &a) == PL_OK &&
-                read_target_value(to, family, key, &b) == PL_OK && a.len > 0 &&
+    kv_pin a = {0}, b = {0};
+    bool same = kv_get(from, family, key_slice(&key), &a) == PL_OK &&
+                kv_get(to, family, key_slice(&key), &b) == PL_OK && a.len > 0 &&
                 a.len == b.len && memcmp(a.data, b.data, a.len) == 0;
-    pl_buf_destroy(&a);
-    pl_buf_destroy(&b);
+    kv_unpin(&a);
+    kv_unpin(&b);
     return same;
 }
 
@@ -276,17 +241,12 @@ bool pl_store_same_birth(const pl_store *a, const pl_store *b)
 static pl_status compare_target(mirror *m, mirror_target *to)
 {
     pl_buf last = {0};
-    row_view row;
-    row_key epoch = key_of_name("epoch"), birth = key_of_name("store");
+    row_key birth = key_of_name("store");
     pl_status status = PL_OK;
     PL_TRY(kv_last_key(m->to, KV_LOG, &last));
     if (last.len > 0)
         m->to_sequence = store_key_number(last.data, last.len);
-    PL_TRY(row_read((row_source){.db = m->to}, KV_META, &epoch, &row));
-    if (row.found) {
-        m->to_epoch = pl_get_u64(&row.fields, 1, 0);
-        PL_TRY(row_end(&row));
-    }
+    PL_TRY(number_read((row_source){.db = m->to}, "epoch", &m->to_epoch));
     m->same_line = m->to_sequence == 0 ||
                    same_row(m->from->db, m->to, KV_LOG, key_of_number(m->to_sequence));
     bool same_store = m->to_epoch == 0 || same_row(m->from->db, m->to, KV_META, birth);
@@ -347,7 +307,7 @@ pl_status mirror_into(pl_store *from, mirror_target *to, pl_buf *left,
     const kv_family family = from->places->family;
     PL_TRY(each_pair(&m, family, family == KV_PACK ? bring_chunk : bring_remote));
     tally_sort(&m.places);
-    PL_TRY(flush_batch(&m));
+    PL_TRY(rebase_flush(m.to, &m.batch));
     /* all other rows, in one batch: it is committed, or written into `left` */
     if (left)
         kv_batch_keep(m.batch);
@@ -356,11 +316,8 @@ pl_status mirror_into(pl_store *from, mirror_target *to, pl_buf *left,
     watermark mark = {from->sequence, from->epoch, from->log_hash};
     if (m.to_epoch > mark.epoch) {
         /* a copy elsewhere also needs this row: an epoch must not decrease */
-        pl_buf fields = {0};
-        row_key key = key_of_name("epoch");
         mark.epoch = m.to_epoch;
-        pl_put_u64(&fields, 1, mark.epoch);
-        row_write(m.batch, KV_META, &key, &fields);
+        number_write(m.batch, "epoch", mark.epoch);
     }
     if (left) {
         kv_slice rows = kv_batch_kept(m.batch);
@@ -397,16 +354,9 @@ pl_status mirror_finish(const char *folder, const pl_buf *left)
     PL_TRY(kv_open(pl_join(path, folder, "db"), KV_MAKE, NULL, &to));
     batch = kv_batch_create(to);
     const uint8_t *bytes = pl_get_bytes(&r, LEFT_ROWS, 0, &len);
-    kv_slice rows = {bytes, len};
+    uint64_t n_puts = 0;
     PL_TRY(pl_reader_status(&r));
-    while (rows.len > 0) {
-        row_operation one;
-        PL_TRY(rebase_next(&rows, &one));
-        if (one.puts)
-            kv_put(batch, one.family, one.key, one.value);
-        else
-            kv_delete(batch, one.family, one.key);
-    }
+    PL_TRY(rebase_apply((kv_slice){bytes, len}, batch, &n_puts));
     const size_t n = pl_field_count(&r, LEFT_CHUNK);
     for (size_t i = 0; i < n; i++) {
         bytes = pl_get_bytes(&r, LEFT_CHUNK, i, &len);

@@ -28,6 +28,3 @@ pl_status mirror_finish(const char *folder, const pl_buf *left);
 /* Returns ERR_BUSY while a copy into this folder is decided but not finished. For the
  * folder of a part (home-N), a copy into the folder above it counts, too. */
 pl_status mirror_check(const char *folder);
-/* Removes the folder `new` that an undecided copy left in a store. The caller must have
- * locked the store, which must have commits. */
-pl_status mirror_clear(const char *folder);

@@ -285,7 +285,7 @@ pl_status pl_store_end_copy(const char *folder)
 /* The folder is locked first, so that no other process copies into it. */
 pl_status pl_store_clear_copy(const char *folder)
 {
-    char path[PL_PATH_MAX];
+    char path[PL_PATH_MAX], part[PL_PATH_MAX];
     int lock = -1, n = 0;
     pl_status status = PL_OK;
     if (!pl_path_is_folder(folder) || pl_lock_folder(folder, &lock) != PL_OK)
@@ -293,18 +293,14 @@ pl_status pl_store_clear_copy(const char *folder)
     PL_TRY(pl_store_parts(folder, &n));
     bool has_all = n > 0;
     for (int i = 0; i < n; i++)
-        has_all = has_all && parts_is_made(folder, i);
+        has_all =
+            has_all &&
+            pl_path_exists(pl_join(path, pl_store_part(folder, i, part), "FORMAT"));
     for (int i = 0; has_all && i < PL_PARTS_MAX; i++)
         PL_TRY(pl_remove_tree(new_part(folder, i, path)));
 done:
     pl_unlock_folder(&lock);
     return status;
-}
-
-pl_status mirror_clear(const char *folder)
-{
-    char path[PL_PATH_MAX];
-    return pl_remove_tree(pl_join(path, folder, "new"));
 }
 
 /* ---- before the decision ---- */
@@ -383,7 +379,6 @@ static pl_status check_target(const copy_set *c, bool force)
     return PL_OK;
 }
 
-/* ---- copying a store in one piece ---- */
 static pl_status check_whole(const char *folder)
 {
     char path[PL_PATH_MAX];
@@ -395,52 +390,36 @@ static pl_status check_whole(const char *folder)
                    folder);
 }
 
+/* ---- all steps of a copy ---- */
 pl_status pl_store_mirror(pl_store *from, const char *folder, bool force,
                           pl_mirror_report *out)
 {
     copy_set c;
     char fresh[PL_PATH_MAX];
     mirror_target to = {.folder = folder, .force = force};
-    pl_status status = PL_OK;
-    PL_CHECK(stores_refuse(from, "copying"));
-    PL_CHECK(pl_make_folders(folder));
-    PL_CHECK(lock_all(&c, folder));
-    if (is_decided(folder))
-        PL_TRY(end_locked(&c));
-    /* a copy that was just finished may have made the folder a store in parts */
-    PL_TRY(check_whole(folder));
-    PL_TRY(pl_remove_tree(pl_join(fresh, folder, "new")));
-    PL_TRY(mirror_into(from, &to, NULL, out));
-    if (!to.beside)
-        goto done;
-    PL_TRY(check_swap(folder));
-    to.folder = fresh;
-    PL_TRY(mirror_into(from, &to, NULL, out));
-    c.n = 0;
-    PL_TRY(write_decision(&c));
-    PL_TRY(end_locked(&c));
-done:
-    unlock_all(&c);
-    return status;
-}
-
-pl_status pl_store_mirror_parts(pl_store *from, const char *folder, bool force,
-                                pl_mirror_report *out)
-{
-    copy_set c;
+    const int n = pl_store_n_parts(from);
     pl_status status = PL_OK;
     *out = (pl_mirror_report){0};
-    if (from->n_stores == 1) {
+    if (n == 0)
         PL_CHECK(check_whole(folder));
-        return pl_store_mirror(from, folder, force, out);
-    }
     PL_CHECK(pl_make_folders(folder));
     PL_CHECK(lock_all(&c, folder));
     if (is_decided(folder))
         PL_TRY(end_locked(&c));
-    c.n = from->n_stores;
-    PL_TRY(check_target(&c, force));
-    for (int i = 0; i < from->n_stores; i++)
+    c.n = n;
+    if (n == 0) {
+        /* a copy that was just finished may have made the folder a store in parts */
+        PL_TRY(check_whole(folder));
+        PL_TRY(pl_remove_tree(pl_join(fresh, folder, "new")));
+        PL_TRY(mirror_into(from, &to, NULL, out));
+        if (!to.beside)
+            goto done;
+        PL_TRY(check_swap(folder));
+        to.folder = fresh;
+        PL_TRY(mirror_into(from, &to, NULL, out));
+    } else
+        PL_TRY(check_target(&c, force));
+    for (int i = 0; i < n; i++)
         PL_TRY(prepare_copied_part(&c, from->stores[i], i, force, out));
     PL_TRY(write_decision(&c));
     PL_TRY(end_locked(&c));

@@ -102,12 +102,6 @@ pl_status pl_store_make_parts(const char *folder, int n)
     return parts_write_count(folder, n);
 }
 
-bool parts_is_made(const char *folder, int part)
-{
-    char path[PL_PATH_MAX], format[PL_PATH_MAX];
-    return pl_path_exists(pl_join(format, pl_store_part(folder, part, path), "FORMAT"));
-}
-
 /* ---- stores of earlier releases ---- */
 static pl_status refuse_placement(void *context, const char *name, const char *target)
 {

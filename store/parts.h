@@ -7,4 +7,3 @@
 #define PARTS_TABLE "sys/places"
 
 pl_status parts_write_count(const char *folder, int n);
-bool parts_is_made(const char *folder, int part);

@@ -3,12 +3,7 @@
  * many bytes as all commits, or fewer. */
 #include "store/rebase.h"
 
-enum { PART_BYTES = 4 << 20, OPERATION_HEAD = 10, LOG_BYTES_MIN = 4 << 20 };
-
-bool rebase_is_due(const remote_head *head)
-{
-    return head->log_bytes > LOG_BYTES_MIN && head->log_bytes > head->base_bytes;
-}
+enum { PART_BYTES = 4 << 20, OPERATION_HEAD = 10 };
 
 /* ---- reading and writing operations ---- */
 pl_status rebase_next(kv_slice *rest, row_operation *out)
@@ -31,6 +26,28 @@ pl_status rebase_next(kv_slice *rest, row_operation *out)
     out->value = (kv_slice){at + OPERATION_HEAD + key, value};
     *rest = (kv_slice){at + OPERATION_HEAD + key + value, len - key - value};
     return PL_OK;
+}
+
+pl_status rebase_apply(kv_slice operations, kv_batch *batch, uint64_t *n_puts)
+{
+    row_operation one;
+    while (operations.len > 0) {
+        PL_CHECK(rebase_next(&operations, &one));
+        if (one.puts)
+            kv_put(batch, one.family, one.key, one.value);
+        else
+            kv_delete(batch, one.family, one.key);
+        *n_puts += one.puts;
+    }
+    return PL_OK;
+}
+
+pl_status rebase_flush(kv *db, kv_batch **batch)
+{
+    pl_status status = kv_commit(db, *batch);
+    kv_batch_destroy(batch);
+    *batch = kv_batch_create(db);
+    return status;
 }
 
 /* ---- writing a base ---- */
@@ -58,8 +75,6 @@ pl_status rebase_write(pl_store *store, remote_head *head)
 {
     base_writer w = {.store = store, .head = head};
     kv_cursor *walk = NULL;
-    kv_slice key, value;
-    bool valid = false;
     pl_status status = PL_OK;
     head->base_epoch = store->epoch;
     head->base_sequence = store->sequence;
@@ -67,19 +82,17 @@ pl_status rebase_write(pl_store *store, remote_head *head)
     pl_hasher_init(&w.sum, "base");
     for (int f = KV_META; f < KV_PACK; f++) {
         walk = kv_cursor_open(store->db, NULL, (kv_family)f, (kv_slice){"", 0});
-        for (;;) {
-            PL_TRY(kv_cursor_next(walk, &valid, &key, &value));
-            if (!valid)
-                break;
+        while (kv_cursor_next(walk)) {
             uint8_t operation[OPERATION_HEAD] = {1, kv_family_id((kv_family)f)};
-            pl_le_put(operation + 2, key.len, 4);
-            pl_le_put(operation + 6, value.len, 4);
+            pl_le_put(operation + 2, walk->key.len, 4);
+            pl_le_put(operation + 6, walk->value.len, 4);
             pl_buf_append(&w.part, operation, sizeof operation);
-            pl_buf_append(&w.part, key.data, key.len);
-            pl_buf_append(&w.part, value.data, value.len);
+            pl_buf_append(&w.part, walk->key.data, walk->key.len);
+            pl_buf_append(&w.part, walk->value.data, walk->value.len);
             if (w.part.len >= PART_BYTES)
                 PL_TRY(end_part(&w));
         }
+        PL_TRY(walk->status);
         kv_cursor_close(&walk);
     }
     if (w.part.len > 0)
@@ -92,42 +105,26 @@ done:
 }
 
 /* ---- dropping the old base ---- */
-typedef struct drop_list {
-    engine_object *names;
-    size_t n, cap;
-} drop_list;
-
-static char *next_name(drop_list *list)
-{
-    if (list->n == list->cap) {
-        list->cap = list->cap ? 2 * list->cap : 64;
-        list->names = pl_grow(list->names, list->cap * sizeof *list->names);
-    }
-    return list->names[list->n++].name;
-}
-
 /* Drops the old base. An object that cannot be dropped is garbage for `store gc`. */
 void rebase_drop(pl_store *store, const remote_head *old)
 {
-    drop_list list = {0};
+    engine_objects list = {0};
     uint64_t from = old->base_sequence + 1;
     uint64_t to = store->engine->head.base_sequence;
-    kv_slice key, value;
-    bool valid = false;
     row_key start = key_of_number(from);
     kv_cursor *walk = kv_cursor_open(store->db, NULL, KV_LOG, (kv_slice){"", 0});
     kv_cursor_seek(walk, key_slice(&start));
-    while (kv_cursor_next(walk, &valid, &key, &value) == PL_OK && valid) {
+    while (kv_cursor_next(walk)) {
         pl_hash log;
-        uint64_t number = store_key_number(key.data, key.len);
+        uint64_t number = store_key_number(walk->key.data, walk->key.len);
         if (number > to)
             break;
-        pl_hash_of("log", value.data, value.len, &log);
-        remote_log_name(number, &log, next_name(&list));
+        pl_hash_of("log", walk->value.data, walk->value.len, &log);
+        remote_log_name(number, &log, engine_objects_add(&list)->name);
     }
     kv_cursor_close(&walk);
     for (uint64_t i = 0; i < old->base_parts; i++)
-        remote_base_name(old, i, next_name(&list));
-    (void)engine_drop_all(store->engine->service, list.names, list.n);
-    pl_free(list.names);
+        remote_base_name(old, i, engine_objects_add(&list)->name);
+    (void)engine_drop_all(store->engine->service, list.at, list.n);
+    pl_free(list.at);
 }

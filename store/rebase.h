@@ -3,8 +3,6 @@
 #pragma once
 #include "store/store_internal.h"
 
-/* Whether the commits since the last base have more bytes than it, and than 4 MiB. */
-bool rebase_is_due(const remote_head *head);
 /* Writes all rows as they are now, and writes the name, size and hash of this new base
  * into `head`. Readers do not see the new base before the head is moved. */
 pl_status rebase_write(pl_store *store, remote_head *head);
@@ -21,3 +19,7 @@ typedef struct row_operation {
 /* Reads the first operation of `rest`, and moves `rest` past it. ERR_DAMAGED if the
  * bytes cannot be decoded. */
 pl_status rebase_next(kv_slice *rest, row_operation *out);
+/* Adds the operations to the batch, and the number of rows that they write to *n_puts.
+ */
+pl_status rebase_apply(kv_slice operations, kv_batch *batch, uint64_t *n_puts);
+pl_status rebase_flush(kv *db, kv_batch **batch); /* commits it; begins a new one */

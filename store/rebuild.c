@@ -28,26 +28,12 @@ typedef struct rebuild {
 enum { BATCH_BYTES = 16 << 20 };
 
 /* ---- writing rows ---- */
-static pl_status flush_rows(rebuild *r)
+static pl_status take_rows(rebuild *r)
 {
-    pl_status status = kv_commit(r->db, r->batch);
-    kv_batch_destroy(&r->batch);
-    r->batch = kv_batch_create(r->db);
-    return status;
-}
-
-static pl_status take_rows(rebuild *r, kv_slice rows)
-{
-    row_operation one;
-    while (rows.len > 0) {
-        PL_CHECK(rebase_next(&rows, &one));
-        if (one.puts)
-            kv_put(r->batch, one.family, one.key, one.value);
-        else
-            kv_delete(r->batch, one.family, one.key);
-        r->report->n_records += one.puts;
-    }
-    return kv_batch_bytes(r->batch) > BATCH_BYTES ? flush_rows(r) : PL_OK;
+    const kv_slice rows = {r->bytes.data, r->bytes.len};
+    PL_CHECK(rebase_apply(rows, r->batch, &r->report->n_records));
+    return kv_batch_bytes(r->batch) > BATCH_BYTES ? rebase_flush(r->db, &r->batch)
+                                                  : PL_OK;
 }
 
 static pl_status lacking(const rebuild *r, const char *name, pl_status status)
@@ -73,7 +59,7 @@ static pl_status take_base(rebuild *r)
         if (status != PL_OK)
             return lacking(r, name, status);
         pl_hasher_add(&sum, r->bytes.data, r->bytes.len);
-        PL_CHECK(take_rows(r, (kv_slice){r->bytes.data, r->bytes.len}));
+        PL_CHECK(take_rows(r));
     }
     pl_hasher_end(&sum, &got);
     if (pl_hash_equal(&got, &head->base))
@@ -150,14 +136,11 @@ static pl_status take_all(rebuild *r, const char *folder)
     PL_CHECK(take_base(r));
     for (uint64_t i = 0; i < n; i++) {
         PL_CHECK(fetch_commit(r, head->base_sequence + 1 + i, &r->log[i], &log));
-        PL_CHECK(take_rows(r, (kv_slice){r->bytes.data, r->bytes.len}));
+        PL_CHECK(take_rows(r));
         r->report->n_commits++;
     }
-    pl_buf fields = {0};
-    row_key key = key_of_name("epoch");
-    pl_put_u64(&fields, 1, head->epoch);
-    row_write(r->batch, KV_META, &key, &fields);
-    return flush_rows(r);
+    number_write(r->batch, "epoch", head->epoch);
+    return rebase_flush(r->db, &r->batch);
 }
 
 /* Writes the file RESTORING. While this file exists, everything in the folder was
@@ -215,7 +198,7 @@ pl_status pl_store_rebuild(const char *place, const char *folder,
     kv_batch_destroy(&r.batch);
     kv_close(&r.db, false);
     const watermark mark = {from.head.sequence, from.head.epoch, from.head.log};
-    PL_TRY(watermark_open(pl_join(path, folder, "HWM"), &mark, &file));
+    PL_TRY(watermark_open(folder, &mark, &file));
     status = watermark_set(&file, &mark);
     watermark_close(&file);
     PL_TRY(status);

@@ -61,12 +61,11 @@ static pl_status delta_depth_of(const recoding *r, const pl_hash *id,
                                 const pl_hash *not_on, int level, int *out)
 {
     chunk_record chunk;
-    bool found = false;
     *out = CHUNK_DEPTH_MAX + 1;
     if (pl_hash_equal(id, not_on) || level > CHUNK_DEPTH_MAX)
         return PL_OK;
-    PL_CHECK(chunk_read(txn_source(r->txn), id, &chunk, &found));
-    if (!found)
+    PL_CHECK(chunk_read(txn_source(r->txn), id, &chunk));
+    if (!chunk.exists)
         return PL_OK;
     *out = 0;
     for (int i = 0; i < 2 && chunk.coding == CHUNK_DELTA; i++) {
@@ -91,9 +90,8 @@ typedef struct chunk_work {
 static pl_status raise(pl_txn *txn, const pl_hash *id, uint64_t height)
 {
     chunk_record chunk;
-    bool found = false;
-    PL_CHECK(chunk_read(txn_source(txn), id, &chunk, &found));
-    if (!found || chunk.height >= height)
+    PL_CHECK(chunk_read(txn_source(txn), id, &chunk));
+    if (!chunk.exists || chunk.height >= height)
         return PL_OK;
     chunk.height = height;
     chunk_write(txn->batch, id, &chunk);
@@ -115,9 +113,8 @@ static pl_status replace_chunk(pl_txn *txn, const chunk_work *w)
         const pl_hash *id = &w->bases[i];
         uint64_t height = next.height + 1;
         chunk_record base;
-        bool found = false;
-        PL_CHECK(chunk_read(txn_source(txn), id, &base, &found));
-        if (!found)
+        PL_CHECK(chunk_read(txn_source(txn), id, &base));
+        if (!base.exists)
             return pl_fail(PL_ERR_DAMAGED,
                            "a chunk from which another one is computed is missing; "
                            "check the store with `pathloom store fsck`");
@@ -134,12 +131,12 @@ static pl_status replace_chunk(pl_txn *txn, const chunk_work *w)
  * may depend on this chunk. */
 static pl_status recode_chunk(recoding *r, const pl_hash *id, const pl_hash bases[2])
 {
-    bool found = false, may = !pl_hash_none(&bases[0]);
+    bool may = !pl_hash_none(&bases[0]);
     chunk_work w = {.id = *id};
     const row_source from = txn_source(r->txn);
     pl_status status = PL_OK;
-    PL_CHECK(chunk_read(from, id, &w.record, &found));
-    if (!found || w.record.coding != CHUNK_RAW || w.record.bytes < BYTES_MIN)
+    PL_CHECK(chunk_read(from, id, &w.record));
+    if (!w.record.exists || w.record.coding != CHUNK_RAW || w.record.bytes < BYTES_MIN)
         return PL_OK;
     r->budget -= w.record.bytes < r->budget ? w.record.bytes : r->budget;
     for (int i = 0; i < 2 && !pl_hash_none(&bases[0]); i++) {
@@ -183,7 +180,7 @@ static pl_status params_of(const recoding *r, const char *module, uint64_t numbe
     bool there = found && !v.params_gone;
     pl_hash params = v.params;
     pl_version_clear(&v);
-    return there ? blob_read(txn_source(r->txn), &params, out, &found) : PL_OK;
+    return there ? blob_read(txn_source(r->txn), &params, out) : PL_OK;
 }
 
 /* Codes the chunks of a version. *whole is false if the budget was used up before. */
@@ -220,17 +217,17 @@ done:
 }
 
 /* ---- coding the versions of a module ---- */
-static pl_status recode_row(recoding *r, kv_slice key, kv_slice value, bool *any)
+static pl_status recode_row(recoding *r, const kv_cursor *at, bool *any)
 {
     row_view row;
     head_record head;
     char module[PL_MODULE_NAME_MAX] = {0};
-    PL_CHECK(row_open(KV_HEAD, key, value, &row));
+    PL_CHECK(row_open(KV_HEAD, at->key, at->value, &row));
     PL_CHECK(head_decode(&row, &head));
-    if (head.recoded > head.number || key.len >= sizeof module)
+    if (head.recoded > head.number || at->key.len >= sizeof module)
         return PL_OK;
     *any = true;
-    memcpy(module, key.data, key.len);
+    memcpy(module, at->key.data, at->key.len);
     /* For each version that became the newest one since the last call, codes the
      * versions that became due with it. */
     bool whole = true;
@@ -248,8 +245,6 @@ pl_status pl_store_recode(pl_store *store, uint64_t budget_bytes, bool *more)
 {
     recoding r = {.budget = budget_bytes};
     kv_cursor *heads = NULL;
-    kv_slice key, value;
-    bool valid = false;
     pl_status status = PL_OK;
     *more = false;
     if (store->recoded_at == store->sequence)
@@ -259,12 +254,9 @@ pl_status pl_store_recode(pl_store *store, uint64_t budget_bytes, bool *more)
     /* Codes versions of all modules until the budget is used up. The cursor reads the
      * database without the batch, which grows during the loop. */
     heads = kv_cursor_open(store->db, NULL, KV_HEAD, (kv_slice){"", 0});
-    while (r.budget > 0) {
-        PL_TRY(kv_cursor_next(heads, &valid, &key, &value));
-        if (!valid)
-            break;
-        PL_TRY(recode_row(&r, key, value, more));
-    }
+    while (r.budget > 0 && kv_cursor_next(heads))
+        PL_TRY(recode_row(&r, heads, more));
+    PL_TRY(heads->status);
     kv_cursor_close(&heads);
     if (*more)
         PL_TRY(pl_txn_commit(&r.txn));

@@ -83,18 +83,12 @@ static const pl_field version_table[] = {
     PL_FIELD_BIT(pl_version, 19, has_updates, 1),
     PL_FIELDS_END};
 
-void version_fields(const pl_version *version, pl_buf *fields)
-{
-    pl_put_fields(fields, version_table, version);
-}
-
 void version_write(kv_batch *batch, const pl_version *v)
 {
     write_table_row(batch, KV_VERSION, key_of_version(v->module, v->number),
                     version_table, v);
 }
 
-/* Decodes a version. After a failure the caller has nothing to free. */
 pl_status version_decode(row_view *row, pl_version *out)
 {
     pl_status status = read_row(row, version_table, out);
@@ -209,7 +203,7 @@ void ref_write(kv_batch *batch, const char *name, const char *target)
     row_write(batch, KV_REF, &key, &fields);
 }
 
-/* Decodes a ref. The target may be any bytes, so it is copied by its length. */
+/* The target may be any bytes, so it is copied by its length. */
 pl_status ref_decode(row_view *row, char *name, pl_buf *target)
 {
     size_t len;
@@ -257,14 +251,16 @@ pl_status blob_decode(row_view *row, blob_record *out)
     return status;
 }
 
-pl_status blob_read(row_source from, const pl_hash *id, blob_record *out, bool *found)
+pl_status blob_read(row_source from, const pl_hash *id, blob_record *out)
 {
     row_view row;
     row_key key = key_of_hash(id);
     *out = (blob_record){0};
     PL_CHECK(row_read(from, KV_BLOB, &key, &row));
-    *found = row.found;
-    return row.found ? blob_decode(&row, out) : PL_OK;
+    if (row.found)
+        PL_CHECK(blob_decode(&row, out));
+    out->exists = row.found;
+    return PL_OK;
 }
 
 static const pl_field chunk_fields[] = {
@@ -298,14 +294,16 @@ pl_status chunk_decode(row_view *row, chunk_record *out)
     return rest != PL_OK ? rest : status;
 }
 
-pl_status chunk_read(row_source from, const pl_hash *id, chunk_record *out, bool *found)
+pl_status chunk_read(row_source from, const pl_hash *id, chunk_record *out)
 {
     row_view row;
     row_key key = key_of_hash(id);
     *out = (chunk_record){0};
     PL_CHECK(row_read(from, KV_CHUNK, &key, &row));
-    *found = row.found;
-    return row.found ? chunk_decode(&row, out) : PL_OK;
+    if (row.found)
+        PL_CHECK(chunk_decode(&row, out));
+    out->exists = row.found;
+    return PL_OK;
 }
 
 /* ---- the log ---- */
@@ -317,9 +315,17 @@ static const pl_field log_table[] = {PL_FIELD_NONZERO(log_record, 1, previous),
                                      PL_FIELD_NONZERO(log_record, 6, rows),
                                      PL_FIELDS_END};
 
-void log_fields(const log_record *entry, pl_buf *fields)
+void log_write(kv_batch *batch, uint64_t sequence, const log_record *entry,
+               pl_hash *hash)
 {
-    pl_put_fields(fields, log_table, entry);
+    pl_buf fields = {0}, value = {0};
+    const row_key key = key_of_number(sequence);
+    pl_put_fields(&fields, log_table, entry);
+    row_seal(KV_LOG, key_slice(&key), &fields, &value);
+    kv_put(batch, KV_LOG, key_slice(&key), (kv_slice){value.data, value.len});
+    pl_hash_of("log", value.data, value.len, hash);
+    pl_buf_destroy(&fields);
+    pl_buf_destroy(&value);
 }
 
 pl_status log_decode(row_view *row, log_record *out)
@@ -327,7 +333,27 @@ pl_status log_decode(row_view *row, log_record *out)
     return read_row(row, log_table, out);
 }
 
-/* ---- the sum of rows ---- */
+/* ---- the meta family ---- */
+void number_write(kv_batch *batch, const char *name, uint64_t number)
+{
+    pl_buf fields = {0};
+    row_key key = key_of_name(name);
+    pl_put_u64(&fields, 1, number);
+    row_write(batch, KV_META, &key, &fields);
+}
+
+pl_status number_read(row_source from, const char *name, uint64_t *out)
+{
+    row_view row;
+    row_key key = key_of_name(name);
+    *out = 0;
+    PL_CHECK(row_read(from, KV_META, &key, &row));
+    if (!row.found)
+        return PL_OK;
+    *out = pl_get_u64(&row.fields, 1, 0);
+    return row_end(&row);
+}
+
 void sum_write(kv_batch *batch, const row_sum *sum)
 {
     pl_buf fields = {0};

@@ -1,5 +1,6 @@
-/* Reads and writes records. A row that does not exist is not an error here: *found is
- * false and the output is zero, so that the caller can name what is missing. */
+/* Reads and writes records. A row that does not exist is not an error here: *found, or
+ * the record's `exists`, is false and the output is zero, so that the caller can name
+ * what is missing. */
 #pragma once
 #include "store/row_sum.h"
 #include "store/rows.h"
@@ -15,6 +16,7 @@ typedef struct head_record {
 typedef struct blob_record {
     uint64_t bytes, refs; /* refs: how many times records name the blob */
     pl_buf chunks;        /* hashes of its chunks in order, PL_HASH_BYTES each */
+    bool exists;          /* set by blob_read */
 } blob_record;
 
 /* The record of a chunk; chunk.h describes how the bytes are stored. Commit number
@@ -31,6 +33,7 @@ typedef struct chunk_record {
     uint64_t height;
     /* in an engine: the epoch of the opening that wrote the chunk (remote.h) */
     uint64_t epoch;
+    bool exists; /* set by chunk_read */
 } chunk_record;
 
 typedef struct log_record {
@@ -61,11 +64,9 @@ pl_status ref_decode(row_view *row, char *name, pl_buf *target);
 pl_status version_read(row_source from, const char *module, uint64_t number,
                        pl_version *out, bool *found);
 pl_status head_read(row_source from, const char *module, head_record *out, bool *found);
-pl_status blob_read(row_source from, const pl_hash *id, blob_record *out, bool *found);
-pl_status chunk_read(row_source from, const pl_hash *id, chunk_record *out,
-                     bool *found);
+pl_status blob_read(row_source from, const pl_hash *id, blob_record *out);
+pl_status chunk_read(row_source from, const pl_hash *id, chunk_record *out);
 
-void version_fields(const pl_version *version, pl_buf *fields);
 void version_write(kv_batch *batch, const pl_version *version);
 void pending_write(kv_batch *batch, const char *module, const pl_contribution *c);
 void path_write(kv_batch *batch, const pl_path_state *path);
@@ -74,7 +75,12 @@ void ref_write(kv_batch *batch, const char *name, const char *target);
 void head_write(kv_batch *batch, const char *module, const head_record *head);
 void blob_write(kv_batch *batch, const pl_hash *id, const blob_record *blob);
 void chunk_write(kv_batch *batch, const pl_hash *id, const chunk_record *chunk);
+/* A number in a row of the meta family; reading gives 0 if there is no such row. */
+pl_status number_read(row_source from, const char *name, uint64_t *out);
+void number_write(kv_batch *batch, const char *name, uint64_t number);
 /* The sum of all rows. A reader compares its hash with the newest log row. */
 pl_status sum_read(row_source from, row_sum *out);
 void sum_write(kv_batch *batch, const row_sum *sum);
-void log_fields(const log_record *entry, pl_buf *fields);
+/* Writes the log row of commit `sequence`; *hash gets the row's hash. */
+void log_write(kv_batch *batch, uint64_t sequence, const log_record *entry,
+               pl_hash *hash);

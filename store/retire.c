@@ -19,22 +19,18 @@ static pl_status drop_rows(pl_txn *txn, const row_key *prefix, bool keep_updates
 {
     pending_row *rows = NULL;
     size_t n = 0;
-    bool valid = false;
-    kv_slice key, value;
     row_view row;
     pl_contribution c;
     pl_status status = PL_OK;
     kv_cursor *walk =
         kv_cursor_open(txn->store->db, txn->batch, KV_PENDING, key_slice(prefix));
-    for (;;) {
-        PL_TRY(kv_cursor_next(walk, &valid, &key, &value));
-        if (!valid)
-            break;
-        PL_TRY(row_open(KV_PENDING, key, value, &row));
+    while (kv_cursor_next(walk)) {
+        PL_TRY(row_open(KV_PENDING, walk->key, walk->value, &row));
         PL_TRY(contribution_decode(&row, &c));
         rows = pl_grow(rows, (n + 1) * sizeof *rows);
         rows[n++] = (pending_row){row.key, c.update};
     }
+    PL_TRY(walk->status);
     kv_cursor_close(&walk);
     for (size_t i = 0; i < n; i++) {
         kv_delete(txn->batch, KV_PENDING, key_slice(&rows[i].key));
@@ -50,7 +46,7 @@ done:
 pl_status retire_pending(pl_txn *txn, const char *module, uint64_t phase,
                          bool keep_updates)
 {
-    row_key prefix = key_of_phase(module, phase);
+    row_key prefix = key_of_version(module, phase);
     return drop_rows(txn, &prefix, keep_updates);
 }
 

@@ -438,8 +438,6 @@ done:
     return status;
 }
 
-/* Carries out a plan. The number of the rollback is the epoch of the first part, which
- * differs each time that part is opened for writing. */
 pl_status pl_writers_roll_back(pl_writers *w, const pl_rollback *plan)
 {
     const uint64_t number = w->parts[0]->epoch;

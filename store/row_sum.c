@@ -40,14 +40,13 @@ void row_sum_change(row_sum *sum, kv_family family, kv_slice key, kv_slice value
 
 pl_status row_sum_all(kv *db, row_sum *out)
 {
-    kv_slice key, value;
     pl_status status = PL_OK;
     memset(out, 0, sizeof *out);
     for (int f = KV_VERSION; f < KV_PACK && status == PL_OK; f++) {
-        bool valid = false;
         kv_cursor *walk = kv_cursor_open(db, NULL, (kv_family)f, (kv_slice){"", 0});
-        while ((status = kv_cursor_next(walk, &valid, &key, &value)) == PL_OK && valid)
-            row_sum_change(out, (kv_family)f, key, value, true);
+        while (kv_cursor_next(walk))
+            row_sum_change(out, (kv_family)f, walk->key, walk->value, true);
+        status = walk->status;
         kv_cursor_close(&walk);
     }
     return status;

@@ -68,14 +68,9 @@ row_key key_of_pack(uint64_t pack, uint32_t number)
     return key;
 }
 
-row_key key_of_phase(const char *module, uint64_t phase)
-{
-    return key_of_version(module, phase);
-}
-
 row_key key_of_pending(const char *module, const pl_contribution *c)
 {
-    row_key key = key_of_phase(module, (uint64_t)c->phase);
+    row_key key = key_of_version(module, (uint64_t)c->phase);
     key_add_number(&key, (uint64_t)c->path, 8);
     key_add_number(&key, (uint64_t)c->replica, 8);
     return key;
@@ -185,7 +180,6 @@ pl_status row_open(kv_family family, kv_slice key, kv_slice value, row_view *out
     return PL_OK;
 }
 
-/* Looks up a row and opens it, pinned, not copied, while its fields are read. */
 pl_status row_read(row_source from, kv_family family, const row_key *key, row_view *out)
 {
     kv_pin pin;

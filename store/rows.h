@@ -15,11 +15,11 @@ typedef struct row_key {
 
 row_key key_of_name(const char *name);
 row_key key_of_hash(const pl_hash *hash);
-row_key key_of_number(uint64_t number);                      /* log family */
-row_key key_of_version(const char *module, uint64_t number); /* version family */
+row_key key_of_number(uint64_t number); /* log family */
+/* version family; and the beginning of a phase's keys in the pending family */
+row_key key_of_version(const char *module, uint64_t number);
 row_key key_of_versions(const char *module);
 row_key key_of_pack(uint64_t pack, uint32_t number); /* pack family */
-row_key key_of_phase(const char *module, uint64_t phase);
 row_key key_of_pending(const char *module, const pl_contribution *c);
 kv_slice key_slice(const row_key *key);
 

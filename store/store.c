@@ -19,12 +19,18 @@ uint64_t pl_store_sequence(const pl_store *store)
 }
 
 /* ---- getting one record by its name ---- */
-static pl_status missing(const char *kind, const char *name)
-{
-    return pl_fail(PL_ERR_NOT_FOUND, "there is no %s %s in the store", kind, name);
-}
-
 enum { VERSION_TRIES = 20 };
+
+/* Finds the row of a thing by its name; the error names the thing. */
+static pl_status find_named(const pl_store *store, kv_family family, const char *kind,
+                            const char *name, row_view *row, pl_store **holder)
+{
+    const row_key key = key_of_name(name);
+    PL_CHECK(stores_find(store, family, &key, row, holder));
+    return row->found ? PL_OK
+                      : pl_fail(PL_ERR_NOT_FOUND, "there is no %s %s in the store",
+                                kind, name);
+}
 
 pl_status pl_store_get_version(pl_store *store, const char *module, uint64_t number,
                                pl_version *out)
@@ -33,14 +39,12 @@ pl_status pl_store_get_version(pl_store *store, const char *module, uint64_t num
     pl_store *holder;
     head_record head;
     bool found = false;
-    const row_key key = key_of_version(module, number), newest = key_of_name(module);
+    const row_key key = key_of_version(module, number);
     memset(out, 0, sizeof *out);
     PL_CHECK(stores_find(store, KV_VERSION, &key, &row, &holder));
     if (row.found)
         return version_decode(&row, out);
-    PL_CHECK(stores_find(store, KV_HEAD, &newest, &row, &holder));
-    if (!row.found)
-        return missing("module", module);
+    PL_CHECK(find_named(store, KV_HEAD, "module", module, &row, &holder));
     PL_CHECK(head_decode(&row, &head));
     /* A follower may see a head before the version that was committed with it. In this
      * case the follower catches up and reads again. */
@@ -62,11 +66,8 @@ pl_status pl_store_head(pl_store *store, const char *module, pl_version *out)
     row_view row;
     pl_store *holder;
     head_record head;
-    const row_key key = key_of_name(module);
     memset(out, 0, sizeof *out);
-    PL_CHECK(stores_find(store, KV_HEAD, &key, &row, &holder));
-    if (!row.found)
-        return missing("module", module);
+    PL_CHECK(find_named(store, KV_HEAD, "module", module, &row, &holder));
     PL_CHECK(head_decode(&row, &head));
     return pl_store_get_version(holder, module, head.number, out);
 }
@@ -74,21 +75,17 @@ pl_status pl_store_head(pl_store *store, const char *module, pl_version *out)
 pl_status pl_store_get_path(pl_store *store, const char *name, pl_path_state *out)
 {
     row_view row;
-    pl_store *holder;
-    const row_key key = key_of_name(name);
     memset(out, 0, sizeof *out);
-    PL_CHECK(stores_find(store, KV_PATH, &key, &row, &holder));
-    return row.found ? path_decode(&row, out) : missing("path", name);
+    PL_CHECK(find_named(store, KV_PATH, "path", name, &row, NULL));
+    return path_decode(&row, out);
 }
 
 pl_status pl_store_get_object(pl_store *store, const char *name, pl_object *out)
 {
     row_view row;
-    pl_store *holder;
-    const row_key key = key_of_name(name);
     memset(out, 0, sizeof *out);
-    PL_CHECK(stores_find(store, KV_OBJECT, &key, &row, &holder));
-    return row.found ? object_decode(&row, out) : missing("object", name);
+    PL_CHECK(find_named(store, KV_OBJECT, "object", name, &row, NULL));
+    return object_decode(&row, out);
 }
 
 pl_status pl_store_read_object(pl_store *store, const char *name, pl_buf *out)
@@ -105,18 +102,16 @@ pl_status pl_store_read_object(pl_store *store, const char *name, pl_buf *out)
 pl_status pl_store_get_ref(pl_store *store, const char *name, pl_buf *target)
 {
     row_view row;
-    pl_store *holder;
-    const row_key key = key_of_name(name);
     pl_buf_clear(target);
-    PL_CHECK(stores_find(store, KV_REF, &key, &row, &holder));
-    return row.found ? ref_decode(&row, NULL, target) : missing("ref", name);
+    PL_CHECK(find_named(store, KV_REF, "ref", name, &row, NULL));
+    return ref_decode(&row, NULL, target);
 }
 
 /* ---- visiting records in key order ---- */
 typedef struct row_walk {
     void *context;
     union {
-        pl_version_fn version;
+        pl_version_fn version; /* of heads, too */
         pl_path_fn path;
         pl_object_fn object;
         pl_pending_fn pending;
@@ -124,128 +119,100 @@ typedef struct row_walk {
     } fn;
 } row_walk;
 
-static pl_status visit_version_row(void *context, pl_store *holder, row_view *row)
+/* Decodes a row and visits its record. Rows of heads and of pending contributions have
+ * the module's name only in their keys, where a zero byte ends it if more follows. The
+ * row of a head contains only numbers, so the version is read from its own row. If a
+ * follower does not see that row yet, pl_store_get_version catches up with the writer.
+ */
+static pl_status visit_row(void *context, pl_store *holder, row_view *row)
 {
     const row_walk *walk = context;
+    char name[PL_MODULE_NAME_MAX] = {0};
+    const uint8_t *end = memchr(row->key.bytes, 0, row->key.len);
+    const size_t len = end ? (size_t)(end - row->key.bytes) : 0;
+    head_record head;
     pl_version version;
-    (void)holder;
-    PL_CHECK(version_decode(row, &version));
-    pl_status status = walk->fn.version(walk->context, &version);
-    pl_version_clear(&version);
-    return status;
+    pl_path_state path;
+    pl_object object;
+    pl_contribution c;
+    pl_buf target = {0};
+    pl_status status = PL_OK;
+    switch ((int)row->family) {
+    case KV_HEAD:
+        if (row->key.len >= sizeof name)
+            return row_damaged(row, "its key is too long");
+        memcpy(name, row->key.bytes, row->key.len);
+        PL_CHECK(head_decode(row, &head));
+        PL_CHECK(pl_store_get_version(holder, name, head.number, &version));
+        status = walk->fn.version(walk->context, &version);
+        pl_version_clear(&version);
+        return status;
+    case KV_VERSION:
+        PL_CHECK(version_decode(row, &version));
+        status = walk->fn.version(walk->context, &version);
+        pl_version_clear(&version);
+        return status;
+    case KV_PATH:
+        PL_CHECK(path_decode(row, &path));
+        return walk->fn.path(walk->context, &path);
+    case KV_OBJECT:
+        PL_CHECK(object_decode(row, &object));
+        return walk->fn.object(walk->context, &object);
+    case KV_PENDING:
+        if (len == 0 || len >= sizeof name)
+            return row_damaged(row, "its key names no module");
+        memcpy(name, row->key.bytes, len);
+        PL_CHECK(contribution_decode(row, &c));
+        return walk->fn.pending(walk->context, name, &c);
+    default:
+        status = ref_decode(row, name, &target);
+        if (status == PL_OK)
+            status = walk->fn.ref(walk->context, name, pl_buf_text(&target));
+        pl_buf_destroy(&target);
+        return status;
+    }
+}
+
+static pl_status each_row(pl_store *s, kv_family family, const char *prefix,
+                          row_walk walk)
+{
+    const row_key start =
+        family == KV_VERSION ? key_of_versions(prefix) : key_of_name(prefix);
+    return stores_each(s, family, &start, visit_row, &walk);
 }
 
 pl_status pl_store_each_version(pl_store *s, const char *module, pl_version_fn fn,
                                 void *ctx)
 {
-    row_walk walk = {ctx, {.version = fn}};
-    const row_key prefix = key_of_versions(module);
-    return stores_each(s, KV_VERSION, &prefix, visit_version_row, &walk);
-}
-
-/* Visits the newest version of a module. The head's row contains only numbers, so the
- * version is read from its own row. If a follower does not see that row yet,
- * pl_store_get_version catches up with the writer. */
-static pl_status visit_head_row(void *context, pl_store *holder, row_view *row)
-{
-    const row_walk *walk = context;
-    head_record head;
-    pl_version version;
-    char module[PL_MODULE_NAME_MAX] = {0};
-    if (row->key.len >= sizeof module)
-        return row_damaged(row, "its key is too long");
-    memcpy(module, row->key.bytes, row->key.len);
-    PL_CHECK(head_decode(row, &head));
-    PL_CHECK(pl_store_get_version(holder, module, head.number, &version));
-    pl_status status = walk->fn.version(walk->context, &version);
-    pl_version_clear(&version);
-    return status;
+    return each_row(s, KV_VERSION, module, (row_walk){ctx, {.version = fn}});
 }
 
 pl_status pl_store_each_head(pl_store *s, const char *prefix, pl_version_fn fn,
                              void *ctx)
 {
-    row_walk walk = {ctx, {.version = fn}};
-    const row_key start = key_of_name(prefix);
-    return stores_each(s, KV_HEAD, &start, visit_head_row, &walk);
-}
-
-static pl_status visit_path_row(void *context, pl_store *holder, row_view *row)
-{
-    const row_walk *walk = context;
-    pl_path_state path;
-    (void)holder;
-    PL_CHECK(path_decode(row, &path));
-    return walk->fn.path(walk->context, &path);
+    return each_row(s, KV_HEAD, prefix, (row_walk){ctx, {.version = fn}});
 }
 
 pl_status pl_store_each_path(pl_store *s, const char *prefix, pl_path_fn fn, void *ctx)
 {
-    row_walk walk = {ctx, {.path = fn}};
-    const row_key start = key_of_name(prefix);
-    return stores_each(s, KV_PATH, &start, visit_path_row, &walk);
-}
-
-static pl_status visit_object_row(void *context, pl_store *holder, row_view *row)
-{
-    const row_walk *walk = context;
-    pl_object object;
-    (void)holder;
-    PL_CHECK(object_decode(row, &object));
-    return walk->fn.object(walk->context, &object);
+    return each_row(s, KV_PATH, prefix, (row_walk){ctx, {.path = fn}});
 }
 
 pl_status pl_store_each_object(pl_store *s, const char *prefix, pl_object_fn fn,
                                void *ctx)
 {
-    row_walk walk = {ctx, {.object = fn}};
-    const row_key start = key_of_name(prefix);
-    return stores_each(s, KV_OBJECT, &start, visit_object_row, &walk);
-}
-
-/* Visits a pending contribution. Its key begins with the module's name, which ends at
- * the zero byte. */
-static pl_status visit_pending_row(void *context, pl_store *holder, row_view *row)
-{
-    const row_walk *walk = context;
-    pl_contribution c;
-    char module[PL_MODULE_NAME_MAX] = {0};
-    const uint8_t *end = memchr(row->key.bytes, 0, row->key.len);
-    size_t len = end ? (size_t)(end - row->key.bytes) : 0;
-    (void)holder;
-    if (len == 0 || len >= sizeof module)
-        return row_damaged(row, "its key names no module");
-    memcpy(module, row->key.bytes, len);
-    PL_CHECK(contribution_decode(row, &c));
-    return walk->fn.pending(walk->context, module, &c);
+    return each_row(s, KV_OBJECT, prefix, (row_walk){ctx, {.object = fn}});
 }
 
 pl_status pl_store_each_pending(pl_store *s, const char *prefix, pl_pending_fn fn,
                                 void *ctx)
 {
-    row_walk walk = {ctx, {.pending = fn}};
-    const row_key start = key_of_name(prefix);
-    return stores_each(s, KV_PENDING, &start, visit_pending_row, &walk);
-}
-
-static pl_status visit_ref_row(void *context, pl_store *holder, row_view *row)
-{
-    const row_walk *walk = context;
-    char name[PL_MODULE_NAME_MAX];
-    pl_buf target = {0};
-    (void)holder;
-    pl_status status = ref_decode(row, name, &target);
-    if (status == PL_OK)
-        status = walk->fn.ref(walk->context, name, pl_buf_text(&target));
-    pl_buf_destroy(&target);
-    return status;
+    return each_row(s, KV_PENDING, prefix, (row_walk){ctx, {.pending = fn}});
 }
 
 pl_status pl_store_each_ref(pl_store *s, const char *prefix, pl_ref_fn fn, void *ctx)
 {
-    row_walk walk = {ctx, {.ref = fn}};
-    const row_key start = key_of_name(prefix);
-    return stores_each(s, KV_REF, &start, visit_ref_row, &walk);
+    return each_row(s, KV_REF, prefix, (row_walk){ctx, {.ref = fn}});
 }
 
 /* ---- counting ---- */
@@ -274,9 +241,7 @@ static pl_status count_row(void *context, pl_store *holder, row_view *row)
     }
 }
 
-/* Counts the records and the bytes of blobs and chunks. The function reads the records
- * of heads, versions, blobs and chunks, but no bytes of blobs. A damaged row is an
- * error. Each store is counted by itself, because several may have the same blob. */
+/* Each store is counted by itself, because several may have the same blob. */
 pl_status pl_store_count(pl_store *store, pl_store_stats *out)
 {
     static const kv_family counted[] = {KV_HEAD, KV_VERSION, KV_BLOB, KV_CHUNK};

@@ -363,9 +363,9 @@ typedef struct pl_mirror_report {
     /* number of records and chunks copied; `bytes`: size of the copied chunks */
     uint64_t n_records, n_chunks, bytes;
 } pl_mirror_report;
-/* Makes the store in `folder` equal to the state that `from`, opened with READ, shows.
- * The function compares the rows of both stores and copies only what is missing. A
- * folder that does not exist is made.
+/* Makes the store in `folder` equal to the state that `from`, opened with READ, shows,
+ * with the same number of parts. The function compares the rows of both stores and
+ * copies only what is missing. A folder that does not exist is made.
  *
  * Without `force`, ERR_EXISTS if the folder contains anything other than an earlier
  * state of the same store. With `force`, a later state of the same store is also
@@ -378,11 +378,6 @@ typedef struct pl_mirror_report {
 pl_status pl_store_mirror(pl_store *from, const char *folder, bool force,
                           pl_mirror_report *out);
 
-/* Copies all parts of a store, as they were when `from` was opened or last refreshed.
- * The folder becomes a store with the same number of parts. Killed, it leaves the same
- * as pl_store_mirror. Use pl_store_mirror for a store in one piece. */
-pl_status pl_store_mirror_parts(pl_store *from, const char *folder, bool force,
-                                pl_mirror_report *out);
 /* Finishes a copy into this folder if the copy was decided before its process was
  * killed. Does nothing if there is no such copy. */
 pl_status pl_store_end_copy(const char *folder);

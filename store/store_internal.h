@@ -68,9 +68,9 @@ struct pl_txn {
     /* may search for table files whose chunks were all deleted one by one */
     bool tidies;
     bulk_place *gone; /* the places of the released chunks */
-    size_t n_gone, cap_gone;
+    size_t n_gone;
     pl_hash *loose;
-    size_t n_loose, cap_loose;
+    size_t n_loose;
     /* OK, or the error of a half-done step; it cannot be committed then */
     pl_status spoiled;
 };
@@ -92,11 +92,12 @@ void store_close(pl_store *store);
 /* Returns the number in the first 8 bytes of a key, or in all its bytes if there are
  * fewer. The number is big-endian. */
 uint64_t store_key_number(const uint8_t *key, size_t len);
-/* Checks one row of the chain of commits. The row must be commit number `expected`, and
- * must contain the hash `previous` of the row before it (not checked if `previous` is a
- * zero hash). Afterwards `previous` is the hash of this row, and `out` is the row. */
-pl_status store_check_link(kv_slice key, kv_slice value, uint64_t expected,
-                           pl_hash *previous, log_record *out);
+/* Checks one row of the chain of commits, at which the cursor is. The row must be
+ * commit number `expected`, and must contain the hash `previous` of the row before it
+ * (not checked if `previous` is a zero hash). Afterwards `previous` is the hash of this
+ * row, and `out` is the row. */
+pl_status store_check_link(const kv_cursor *at, uint64_t expected, pl_hash *previous,
+                           log_record *out);
 
 /* Free space that must remain after a commit. */
 #define STORE_SPARE_BYTES ((uint64_t)64 << 20)
@@ -130,8 +131,6 @@ pl_status remote_check(pl_store *store);
 /* Called after the epoch was raised: writes the epoch into the head. After this call no
  * other process may move the head. */
 pl_status remote_claim(pl_store *store);
-/* Called when a transaction begins: makes its batch keep the rows for remote_bring. */
-void remote_begin(pl_txn *txn);
 /* Called before the local commit: writes the chunks that wait and the commit's rows.
  * After a failure the store has no part of the commit; objects that were already
  * written are garbage. */

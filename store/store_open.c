@@ -61,37 +61,31 @@ static pl_status load_state(pl_store *store)
         store->sequence = store_key_number(last.data, last.len);
         pl_hash_of("log", pin.data, pin.len, &store->log_hash);
     }
-    row_view row;
-    row_key key = key_of_name("epoch");
-    PL_TRY(row_read(store_source(store), KV_META, &key, &row));
-    if (row.found) {
-        store->epoch = pl_get_u64(&row.fields, 1, 0);
-        PL_TRY(row_end(&row));
-    }
+    PL_TRY(number_read(store_source(store), "epoch", &store->epoch));
 done:
     kv_unpin(&pin);
     pl_buf_destroy(&last);
     return status;
 }
 
-pl_status store_check_link(kv_slice key, kv_slice value, uint64_t expected,
-                           pl_hash *previous, log_record *out)
+pl_status store_check_link(const kv_cursor *at, uint64_t expected, pl_hash *previous,
+                           log_record *out)
 {
     row_view row;
-    uint64_t number = store_key_number(key.data, key.len);
+    uint64_t number = store_key_number(at->key.data, at->key.len);
     if (number != expected)
         return pl_fail(PL_ERR_DAMAGED,
                        "commit %llu is missing: the next commit in the store's log is "
                        "%llu; restore the store from a copy",
                        (unsigned long long)expected, (unsigned long long)number);
-    PL_CHECK(row_open(KV_LOG, key, value, &row));
+    PL_CHECK(row_open(KV_LOG, at->key, at->value, &row));
     PL_CHECK(log_decode(&row, out));
     if (!pl_hash_none(previous) && !pl_hash_equal(previous, &out->previous))
         return pl_fail(PL_ERR_DAMAGED,
                        "commit %llu does not follow the one before it in the store's "
                        "log; restore the store from a copy",
                        (unsigned long long)number);
-    pl_hash_of("log", value.data, value.len, previous);
+    pl_hash_of("log", at->value.data, at->value.len, previous);
     return PL_OK;
 }
 
@@ -105,18 +99,16 @@ static pl_status check_chain(pl_store *store)
     log_record entry;
     uint64_t first =
         store->sequence > CHAIN_CHECK_ROWS ? store->sequence - CHAIN_CHECK_ROWS + 1 : 1;
-    bool valid = false;
-    kv_slice key, value;
     pl_status status = PL_OK;
     row_key start = key_of_number(first);
     kv_cursor *walk = kv_cursor_open(store->db, NULL, KV_LOG, (kv_slice){"", 0});
     kv_cursor_seek(walk, key_slice(&start));
-    for (uint64_t expected = first; expected <= store->sequence; expected++) {
-        PL_TRY(kv_cursor_next(walk, &valid, &key, &value));
-        if (valid)
-            PL_TRY(store_check_link(key, value, expected, &previous, &entry));
-    }
-done:
+    for (uint64_t expected = first;
+         status == PL_OK && expected <= store->sequence && kv_cursor_next(walk);
+         expected++)
+        status = store_check_link(walk, expected, &previous, &entry);
+    if (status == PL_OK)
+        status = walk->status;
     kv_cursor_close(&walk);
     return status;
 }
@@ -189,10 +181,9 @@ static pl_status load_sum(pl_store *store)
  * all other stores. */
 static pl_status raise_epoch(pl_store *store)
 {
-    char path[PL_PATH_MAX];
     watermark next = {store->sequence, store->epoch + 1, store->log_hash};
     kv_batch *batch = kv_batch_create(store->db);
-    row_key epoch = key_of_name("epoch"), birth = key_of_name("store");
+    row_key birth = key_of_name("store");
     pl_buf fields = {0};
     if (store->epoch == 0) {
         const uint64_t id[2] = {pl_random_fresh(), pl_random_fresh()};
@@ -200,13 +191,11 @@ static pl_status raise_epoch(pl_store *store)
         pl_put_u64(&fields, 2, (uint64_t)pl_wall_ms());
         row_write(batch, KV_META, &birth, &fields);
     }
-    pl_put_u64(&fields, 1, next.epoch);
-    row_write(batch, KV_META, &epoch, &fields);
+    number_write(batch, "epoch", next.epoch);
     pl_status status = store_write(store, batch, &next);
     kv_batch_destroy(&batch);
     PL_CHECK(status);
-    pl_join(path, store->folder, "HWM");
-    PL_CHECK(watermark_open(path, &next, &store->mark));
+    PL_CHECK(watermark_open(store->folder, &next, &store->mark));
     return watermark_set(&store->mark, &next);
 }
 
@@ -262,7 +251,7 @@ static pl_status open_writer(pl_store *store)
     if (status == PL_ERR_NOT_FOUND && store->mode == PL_STORE_CREATE)
         status = store_format_write(store->folder, false);
     PL_CHECK(status);
-    PL_CHECK(watermark_load(pl_join(path, store->folder, "HWM"), &mark, &marked));
+    PL_CHECK(watermark_load(store->folder, &mark, &marked));
     pl_join(database, store->folder, "db");
     /* Recovery writes the content of the log into table files, and RocksDB would abort
      * the process on a full disk. */
@@ -283,8 +272,8 @@ static pl_status open_writer(pl_store *store)
     PL_CHECK(check_store_state(store, marked, &mark));
     PL_CHECK(load_sum(store));
     PL_CHECK(bulk_clean(store));
-    if (store->sequence > 0)
-        PL_CHECK(mirror_clear(store->folder));
+    if (store->sequence > 0) /* removes what an undecided copy left in the store */
+        PL_CHECK(pl_remove_tree(pl_join(path, store->folder, "new")));
     PL_CHECK(open_places(store));
     PL_CHECK(remote_check(store));
     PL_CHECK(raise_epoch(store));
@@ -395,7 +384,7 @@ static pl_status show_newest(pl_store *store)
     char path[PL_PATH_MAX];
     watermark mark;
     bool marked = false;
-    PL_CHECK(watermark_load(pl_join(path, store->folder, "HWM"), &mark, &marked));
+    PL_CHECK(watermark_load(store->folder, &mark, &marked));
     if (!marked)
         return pl_fail(PL_ERR_NOT_FOUND,
                        "the store %s is still being made, or has lost its file HWM; "
@@ -461,7 +450,6 @@ pl_status store_open(pl_store *store)
 
 static pl_status refresh_reader(pl_store *store)
 {
-    char path[PL_PATH_MAX];
     watermark mark;
     bool marked = false;
     PL_CHECK(stores_check_number(store));
@@ -470,8 +458,7 @@ static pl_status refresh_reader(pl_store *store)
     if (store->frozen) {
         /* The mark may be one commit behind while a writer runs. */
         const bool is_newest = !pl_store_has_writer(store->folder) &&
-                               watermark_load(pl_join(path, store->folder, "HWM"),
-                                              &mark, &marked) == PL_OK &&
+                               watermark_load(store->folder, &mark, &marked) == PL_OK &&
                                marked && mark.sequence == store->sequence &&
                                mark.epoch == store->epoch;
         return is_newest ? PL_OK : show_newest(store);
@@ -486,7 +473,6 @@ pl_status store_refresh(pl_store *store)
     return look_whole(store, refresh_reader);
 }
 
-/* Checks that the user may enter the folder, which would otherwise look empty. */
 pl_status pl_store_check_access(const char *folder)
 {
     if (access(folder, X_OK) == 0 || errno != EACCES)

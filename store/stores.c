@@ -32,11 +32,11 @@ pl_status stores_find(const pl_store *all, kv_family family, const row_key *key,
 {
     pl_status damage = PL_OK;
     for (int i = 0; i < all->n_stores; i++) {
-        *holder = all->stores[i];
-        pl_status status = row_read(store_source(*holder), family, key, row);
-        if (status == PL_OK && row->found)
-            return PL_OK;
-        if (status != PL_OK && status != PL_ERR_DAMAGED)
+        pl_status status = row_read(store_source(all->stores[i]), family, key, row);
+        if (holder)
+            *holder = all->stores[i];
+        if ((status == PL_OK && row->found) ||
+            (status != PL_OK && status != PL_ERR_DAMAGED))
             return status;
         if (status != PL_OK)
             damage = status;
@@ -44,55 +44,37 @@ pl_status stores_find(const pl_store *all, kv_family family, const row_key *key,
     return damage;
 }
 
-typedef struct next_row {
-    pl_store *holder;
-    kv_cursor *walk;
-    bool valid;
-    kv_slice key, value;
-} next_row;
-
-static pl_status step_on(next_row *next)
-{
-    return kv_cursor_next(next->walk, &next->valid, &next->key, &next->value);
-}
-
 pl_status stores_each(const pl_store *all, kv_family family, const row_key *prefix,
                       stores_visit_fn visit, void *context)
 {
-    next_row rows[PL_PARTS_MAX] = {{0}};
+    kv_cursor *rows[PL_PARTS_MAX] = {NULL};
     pl_status status = PL_OK;
     for (int i = 0; i < all->n_stores; i++) {
-        rows[i].holder = all->stores[i];
-        rows[i].walk =
-            kv_cursor_open(all->stores[i]->db, NULL, family, key_slice(prefix));
-        PL_TRY(step_on(&rows[i]));
+        rows[i] = kv_cursor_open(all->stores[i]->db, NULL, family, key_slice(prefix));
+        if (!kv_cursor_next(rows[i]))
+            PL_TRY(rows[i]->status);
     }
     for (;;) {
-        const next_row *first = NULL;
+        int first = -1;
         for (int i = 0; i < all->n_stores; i++)
-            if (rows[i].valid && (!first || kv_order(rows[i].key, first->key) < 0))
-                first = &rows[i];
-        if (!first)
+            if (rows[i]->valid &&
+                (first < 0 || kv_order(rows[i]->key, rows[first]->key) < 0))
+                first = i;
+        if (first < 0)
             break;
         row_view row;
-        PL_TRY(row_open(family, first->key, first->value, &row));
+        PL_TRY(row_open(family, rows[first]->key, rows[first]->value, &row));
         const row_key key = row.key;
-        PL_TRY(visit(context, first->holder, &row));
+        PL_TRY(visit(context, all->stores[first], &row));
         for (int i = 0; i < all->n_stores; i++)
-            if (rows[i].valid && kv_order(rows[i].key, key_slice(&key)) == 0)
-                PL_TRY(step_on(&rows[i]));
+            if (rows[i]->valid && kv_order(rows[i]->key, key_slice(&key)) == 0 &&
+                !kv_cursor_next(rows[i]))
+                PL_TRY(rows[i]->status);
     }
 done:
     for (int i = 0; i < all->n_stores; i++)
-        kv_cursor_close(&rows[i].walk);
+        kv_cursor_close(&rows[i]);
     return status;
-}
-
-pl_status stores_catch_up(const pl_store *all)
-{
-    for (int i = 0; i < all->n_stores; i++)
-        PL_CHECK(kv_refresh(all->stores[i]->db));
-    return PL_OK;
 }
 
 /* ---- numbers of the list ---- */
@@ -112,16 +94,6 @@ int pl_store_part_of(pl_store *store, const char *name)
         if (pl_store_has_name(store->stores[i], name))
             return i;
     return -1;
-}
-
-pl_status stores_refuse(const pl_store *all, const char *what)
-{
-    if (all->n_stores == 1)
-        return PL_OK;
-    return pl_fail(PL_ERR_UNSUPPORTED,
-                   "%s works on the store of one home, but %s has the stores of %d "
-                   "homes; give --store %s/home-N",
-                   what, all->folder, all->n_stores, all->folder);
 }
 
 pl_status stores_check_number(const pl_store *all)

@@ -5,9 +5,9 @@
 #pragma once
 #include "store/store_internal.h"
 
-/* Looks up a row in each store in turn. *holder is the store that has it. A damaged row
- * is ERR_DAMAGED only if no other store has the row; any other error ends the search.
- */
+/* Looks up a row in each store in turn. *holder (unless NULL) is the store that has it.
+ * A damaged row is ERR_DAMAGED only if no other store has the row; any other error ends
+ * the search. */
 pl_status stores_find(const pl_store *all, kv_family family, const row_key *key,
                       row_view *row, pl_store **holder);
 /* Visits the rows of all stores whose keys begin with `prefix`, in key order. If
@@ -16,10 +16,5 @@ pl_status stores_find(const pl_store *all, kv_family family, const row_key *key,
 typedef pl_status (*stores_visit_fn)(void *context, pl_store *holder, row_view *row);
 pl_status stores_each(const pl_store *all, kv_family family, const row_key *prefix,
                       stores_visit_fn visit, void *context);
-/* Makes each database show the newest rows, but changes no field of a pl_store, because
- * several threads may read at once. */
-pl_status stores_catch_up(const pl_store *all);
 /* ERR_BUSY if the folder has more or fewer parts than at the reader's opening. */
 pl_status stores_check_number(const pl_store *all);
-/* ERR_UNSUPPORTED for a store in parts; `what`: an operation on one store. */
-pl_status stores_refuse(const pl_store *all, const char *what);

@@ -9,11 +9,18 @@ void tally_add(tally *t, const pl_hash *name)
 {
     if (pl_hash_none(name))
         return;
-    if (t->n == t->cap) {
-        t->cap = t->cap ? 2 * t->cap : 256;
-        t->names = pl_grow(t->names, t->cap * sizeof *t->names);
-    }
+    t->names = pl_grow_items(t->names, t->n, t->n + 1, sizeof *t->names);
     t->names[t->n++] = *name;
+}
+
+void tally_add_version(tally *t, const pl_version *v)
+{
+    if (!v->params_gone)
+        tally_add(t, &v->params);
+    tally_add(t, &v->momentum);
+    tally_add(t, &v->change);
+    for (int i = 0; v->has_updates && i < v->n_contributions; i++)
+        tally_add(t, &v->contributions[i].update);
 }
 
 static int by_hash_bytes(const void *a, const void *b)

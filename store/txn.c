@@ -35,7 +35,8 @@ pl_status pl_txn_begin(pl_store *store, pl_txn **out)
     txn->batch = kv_batch_create(store->db);
     txn->rows = store->rows;
     kv_batch_sum(txn->batch, &txn->rows);
-    remote_begin(txn);
+    if (store->engine)
+        kv_batch_keep(txn->batch); /* for remote_bring */
     txn->sequence = store->sequence + 1;
     store->in_txn = true;
     *out = txn;
@@ -127,21 +128,14 @@ pl_status pl_txn_commit(pl_txn **handle)
             (txn->grown < 0 ? STORE_FREEING_BYTES : STORE_SPARE_BYTES)));
     PL_TRY(kv_batch_summed(txn->batch));
     sum_write(txn->batch, &txn->rows);
-    /* Appends the log row, the batch's last operation, and computes its hash. */
-    pl_buf fields = {0}, value = {0};
+    /* the batch's last operation is the log row */
     log_record entry = {.previous = store->log_hash,
                         .epoch = store->epoch,
                         .wall_ms = pl_wall_ms(),
                         .n_files = bulk_files(txn),
                         .rows = row_sum_hash(&txn->rows)};
-    row_key key = key_of_number(txn->sequence);
     kv_batch_digest(txn->batch, &entry.digest);
-    log_fields(&entry, &fields);
-    row_seal(KV_LOG, key_slice(&key), &fields, &value);
-    kv_put(txn->batch, KV_LOG, key_slice(&key), (kv_slice){value.data, value.len});
-    pl_hash_of("log", value.data, value.len, &after.log);
-    pl_buf_destroy(&fields);
-    pl_buf_destroy(&value);
+    log_write(txn->batch, txn->sequence, &entry, &after.log);
     PL_TRY(remote_bring(txn, &after.log));
     status = bulk_take_in(txn);
     if (status != PL_OK)
@@ -309,11 +303,10 @@ pl_status pl_txn_put_object(pl_txn *txn, const char *name, const pl_hash *blob)
 {
     pl_hash old;
     blob_record record;
-    bool found = false;
     pl_object object = {.blob = *blob};
     PL_CHECK(check_name("object", name));
     PL_CHECK(blob_check(txn, blob, "the content", name));
-    PL_CHECK(blob_read(txn_source(txn), blob, &record, &found));
+    PL_CHECK(blob_read(txn_source(txn), blob, &record));
     object.bytes = record.bytes;
     pl_buf_destroy(&record.chunks);
     PL_CHECK(txn_old_blob(txn, KV_OBJECT, name, &old));

@@ -75,7 +75,6 @@ pl_status pl_store_use(pl_store *store, pl_store_usage *out)
     usage u = {0};
     pl_store_stats all;
     row_view row;
-    pl_store *holder;
     pl_hash name;
     uint64_t times;
     pl_status status = PL_OK;
@@ -96,7 +95,7 @@ pl_status pl_store_use(pl_store *store, pl_store_usage *out)
             const row_key key = key_of_hash(&name);
             if (used_before(u.blobs, use, &name))
                 continue;
-            PL_TRY(stores_find(store, KV_BLOB, &key, &row, &holder));
+            PL_TRY(stores_find(store, KV_BLOB, &key, &row, NULL));
             if (!row.found)
                 continue;
             PL_TRY(blob_decode(&row, &blob));
@@ -116,7 +115,7 @@ pl_status pl_store_use(pl_store *store, pl_store_usage *out)
             const row_key key = key_of_hash(&name);
             if (used_before(u.chunks, use, &name))
                 continue;
-            PL_TRY(stores_find(store, KV_CHUNK, &key, &row, &holder));
+            PL_TRY(stores_find(store, KV_CHUNK, &key, &row, NULL));
             if (!row.found)
                 continue;
             PL_TRY(chunk_decode(&row, &chunk));
@@ -174,8 +173,7 @@ pl_status pl_txn_passes_quota(pl_txn *txn, bool *passes)
     return PL_OK;
 }
 
-/* Fails with ERR_NOSPACE if the commit would exceed the quota. The bytes per use in the
- * error are those after the last commit. */
+/* The bytes per use in the error are those after the last commit. */
 pl_status store_check_quota(const pl_txn *txn)
 {
     char text[16], more[16], quota[16], spare[16];

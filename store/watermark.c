@@ -14,6 +14,7 @@ enum {
     AT_LOG = 24,
     AT_CHECKSUM = 56
 };
+static const char NAME[] = "HWM";
 static const uint8_t MAGIC[8] = {'P', 'L', 'H', 'W', 'M', '\r', '\n', 0x1a};
 
 static void slot_encode(const watermark *mark, uint8_t out[SLOT_BYTES])
@@ -65,33 +66,33 @@ static pl_status read_newest(const char *path, watermark *out, int *slot)
     return status;
 }
 
-pl_status watermark_load(const char *path, watermark *out, bool *found)
+pl_status watermark_load(const char *folder, watermark *out, bool *found)
 {
+    char path[PL_PATH_MAX];
     int slot;
     *out = (watermark){0};
-    *found = pl_path_exists(path);
+    *found = pl_path_exists(pl_join(path, folder, NAME));
     return *found ? read_newest(path, out, &slot) : PL_OK;
 }
 
-pl_status watermark_make(const char *path, const watermark *first)
+pl_status watermark_make(const char *folder, const watermark *first)
 {
+    char path[PL_PATH_MAX];
     uint8_t slots[SLOTS * SLOT_BYTES] = {0};
     slot_encode(first, slots);
-    return pl_replace_file(path, slots, sizeof slots);
+    return pl_replace_file(pl_join(path, folder, NAME), slots, sizeof slots);
 }
 
-pl_status watermark_open(const char *path, const watermark *first, watermark_file *out)
+pl_status watermark_open(const char *folder, const watermark *first,
+                         watermark_file *out)
 {
     watermark mark;
     out->fd = -1;
-    pl_copy_text(out->path, sizeof out->path, path);
-    if (!pl_path_exists(path))
-        PL_CHECK(watermark_make(path, first));
-    PL_CHECK(read_newest(path, &mark, &out->slot));
-    out->fd = open(path, O_WRONLY | O_CLOEXEC);
-    if (out->fd < 0)
-        return pl_file_failed("write", path);
-    return PL_OK;
+    if (!pl_path_exists(pl_join(out->path, folder, NAME)))
+        PL_CHECK(watermark_make(folder, first));
+    PL_CHECK(read_newest(out->path, &mark, &out->slot));
+    out->fd = open(out->path, O_WRONLY | O_CLOEXEC);
+    return out->fd < 0 ? pl_file_failed("write", out->path) : PL_OK;
 }
 
 /* Writes the mark. The file has its full size from the start, so fdatasync is enough:

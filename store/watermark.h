@@ -17,12 +17,14 @@ typedef struct watermark_file {
     char path[PL_PATH_MAX];
 } watermark_file;
 
-/* Reads the newest mark. *found: there is a file. ERR_DAMAGED: no valid slot. */
-pl_status watermark_load(const char *path, watermark *out, bool *found);
+/* Reads the newest mark of the store in `folder`. *found: there is a file. ERR_DAMAGED:
+ * no valid slot. */
+pl_status watermark_load(const char *folder, watermark *out, bool *found);
 
 /* Makes the file with only this mark; replaces a file, even with a higher mark. */
-pl_status watermark_make(const char *path, const watermark *mark);
+pl_status watermark_make(const char *folder, const watermark *mark);
 /* Opens the file for writing, or makes it with the mark `first`. */
-pl_status watermark_open(const char *path, const watermark *first, watermark_file *out);
+pl_status watermark_open(const char *folder, const watermark *first,
+                         watermark_file *out);
 pl_status watermark_set(watermark_file *file, const watermark *mark);
 void watermark_close(watermark_file *file); /* accepts a file that is closed already */

@@ -367,6 +367,14 @@ pl_status engine_sign(engine *e, const char *name, uint64_t put_bytes, pl_buf *o
 }
 
 /* ---- many objects at once ---- */
+engine_object *engine_objects_add(engine_objects *list)
+{
+    list->at = pl_grow_items(list->at, list->n, list->n + 1, sizeof *list->at);
+    engine_object *one = &list->at[list->n++];
+    memset(one, 0, sizeof *one);
+    return one;
+}
+
 typedef struct many {
     engine *e;
     const engine_object *objects;

@@ -114,5 +114,10 @@ typedef struct engine_object {
     const void *data; /* borrowed */
     size_t len;
 } engine_object;
+typedef struct engine_objects {
+    engine_object *at;
+    size_t n;
+} engine_objects;
+engine_object *engine_objects_add(engine_objects *list); /* adds a zeroed object */
 pl_status engine_put_all(engine *e, const engine_object *objects, size_t n);
 pl_status engine_drop_all(engine *e, const engine_object *objects, size_t n);

@@ -153,23 +153,21 @@ void remote_base_name(const remote_head *head, uint64_t part, char out[ENGINE_NA
 }
 
 /* ---- chunks ---- */
-static engine_object *append_engine_object(engine_object **objects, size_t *n,
-                                           size_t *cap)
-{
-    if (*n == *cap) {
-        *cap = *cap ? 2 * *cap : 16;
-        *objects = pl_grow(*objects, *cap * sizeof **objects);
-    }
-    engine_object *one = &(*objects)[(*n)++];
-    memset(one, 0, sizeof *one);
-    return one;
-}
-
 static void free_object_data(remote_work *work, engine_object *put)
 {
     work->staged_bytes -= put->data ? put->len : 0;
     pl_free((void *)(uintptr_t)put->data);
     put->data = NULL;
+}
+
+size_t remote_work_left(const remote_work *work, engine_object **out)
+{
+    size_t n = 0;
+    *out = pl_alloc((work->puts.n + 1) * sizeof **out);
+    for (size_t i = work->n_written; i < work->puts.n; i++)
+        if (work->puts.at[i].data)
+            (*out)[n++] = work->puts.at[i];
+    return n;
 }
 
 /* Adds a chunk to the objects that the transaction will write. If these objects have
@@ -181,8 +179,7 @@ static pl_status put_object(pl_txn *txn, const pl_hash *id, chunk_record *chunk,
     enum { STAGED_BYTES = 64 << 20 };
     remote_work *work = &txn->work;
     chunk->epoch = txn->store->epoch;
-    engine_object *put =
-        append_engine_object(&work->puts, &work->n_puts, &work->cap_puts);
+    engine_object *put = engine_objects_add(&work->puts), *left;
     void *copy = pl_alloc(len + 1);
     memcpy(copy, data, len);
     put->data = copy;
@@ -191,16 +188,12 @@ static pl_status put_object(pl_txn *txn, const pl_hash *id, chunk_record *chunk,
     remote_chunk_name(id, chunk, put->name);
     if (work->staged_bytes < STAGED_BYTES)
         return PL_OK;
-    size_t n = 0;
-    engine_object *objects = pl_alloc((work->n_puts + 1) * sizeof *objects);
-    for (size_t i = work->n_written; i < work->n_puts; i++)
-        if (work->puts[i].data)
-            objects[n++] = work->puts[i];
-    pl_status status = engine_put_all(txn->store->engine->service, objects, n);
-    pl_free(objects);
-    for (size_t i = work->n_written; status == PL_OK && i < work->n_puts; i++)
-        free_object_data(work, &work->puts[i]);
-    work->n_written = status == PL_OK ? work->n_puts : work->n_written;
+    const size_t n = remote_work_left(work, &left);
+    pl_status status = engine_put_all(txn->store->engine->service, left, n);
+    pl_free(left);
+    for (size_t i = work->n_written; status == PL_OK && i < work->puts.n; i++)
+        free_object_data(work, &work->puts.at[i]);
+    work->n_written = status == PL_OK ? work->puts.n : work->n_written;
     return status;
 }
 
@@ -210,32 +203,27 @@ static void drop_object(pl_txn *txn, const pl_hash *id, const chunk_record *chun
 {
     remote_work *work = &txn->work;
     if (chunk->pack == txn->sequence && chunk->number >= work->n_written &&
-        chunk->number < work->n_puts) {
-        free_object_data(work, &work->puts[chunk->number]);
-        return;
-    }
-    engine_object *drop =
-        append_engine_object(&work->drops, &work->n_drops, &work->cap_drops);
-    remote_chunk_name(id, chunk, drop->name);
+        chunk->number < work->puts.n)
+        free_object_data(work, &work->puts.at[chunk->number]);
+    else
+        remote_chunk_name(id, chunk, engine_objects_add(&work->drops)->name);
 }
 
 void remote_work_clear(remote_work *work)
 {
-    for (size_t i = 0; i < work->n_puts; i++)
-        free_object_data(work, &work->puts[i]);
-    pl_free_all(work->puts, work->drops);
+    for (size_t i = 0; i < work->puts.n; i++)
+        free_object_data(work, &work->puts.at[i]);
+    pl_free_all(work->puts.at, work->drops.at);
     *work = (remote_work){0};
 }
 
-void remote_doom(remote_doomed *d, const engine_object *objects, size_t n)
+void remote_doom(remote_doomed *d, const engine_objects *objects)
 {
-    if (d->n + n > d->cap) {
-        d->cap = 2 * (d->n + n);
-        d->names = pl_grow(d->names, d->cap * sizeof *d->names);
-        d->since_ms = pl_grow(d->since_ms, d->cap * sizeof *d->since_ms);
-    }
-    for (size_t i = 0; i < n; i++, d->n++) {
-        d->names[d->n] = objects[i];
+    const size_t all = d->n + objects->n;
+    d->names = pl_grow_items(d->names, d->n, all, sizeof *d->names);
+    d->since_ms = pl_grow_items(d->since_ms, d->n, all, sizeof *d->since_ms);
+    for (size_t i = 0; i < objects->n; i++, d->n++) {
+        d->names[d->n] = objects->at[i];
         d->since_ms[d->n] = pl_now_ms();
     }
 }
@@ -258,7 +246,7 @@ static pl_status get_object(const row_source *from, const pl_hash *id,
     remote_chunk_name(id, chunk, name);
     /* an object that this transaction has staged but not yet written to the engine */
     const engine_object *staged =
-        work && chunk->number < work->n_puts ? &work->puts[chunk->number] : NULL;
+        work && chunk->number < work->puts.n ? &work->puts.at[chunk->number] : NULL;
     pl_status status = PL_OK;
     if (staged && staged->data && strcmp(staged->name, name) == 0)
         pl_buf_append(&out->fetched, staged->data, staged->len);

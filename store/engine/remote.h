@@ -39,7 +39,7 @@ typedef struct remote_head {
 typedef struct remote_doomed {
     engine_object *names;
     int64_t *since_ms; /* when remote_doom marked each object, in rising order */
-    size_t n, cap;
+    size_t n;
 } remote_doomed;
 
 typedef struct remote_end {
@@ -55,8 +55,8 @@ typedef struct remote_end {
  * with a copy of the chunk's bytes until the chunk is written to the engine. The first
  * n_written are written. A chunk that was released before that has no bytes. */
 typedef struct remote_work {
-    engine_object *puts, *drops;
-    size_t n_puts, cap_puts, n_drops, cap_drops, n_written;
+    engine_objects puts, drops;
+    size_t n_written;
     uint64_t staged_bytes; /* size of the copies */
 } remote_work;
 
@@ -70,13 +70,16 @@ void remote_close(remote_end **r, bool abandon);
 /* ---- chunks: remote_places (chunk.h) puts, gets and drops them ---- */
 /* Frees a transaction's lists. Without a commit, written objects are garbage. */
 void remote_work_clear(remote_work *work);
+/* Copies the chunks that must still be written to `out`, and returns their number.
+ * There is room for one further object. The caller frees *out. */
+size_t remote_work_left(const remote_work *work, engine_object **out);
 
 /* remote_doom marks objects that no commit needs any more. A marked object is dropped
  * by the first commit that is at least REMOTE_LINGER_MS later, or at the latest by
  * pl_store_close, so readers that are a little behind the writer still find the object.
  * If the process is killed before that, the object stays, and `store gc` finds it. */
 enum { REMOTE_LINGER_MS = 10000 };
-void remote_doom(remote_doomed *list, const engine_object *objects, size_t n);
+void remote_doom(remote_doomed *list, const engine_objects *objects);
 void remote_drop_doomed(remote_end *r);
 
 /* ---- names ---- */

@@ -194,23 +194,13 @@ pl_status remote_claim(pl_store *store)
 }
 
 /* ---- a commit ---- */
-void remote_begin(pl_txn *txn)
-{
-    if (txn->store->engine)
-        kv_batch_keep(txn->batch);
-}
-
 pl_status remote_bring(pl_txn *txn, const pl_hash *log)
 {
     if (!txn->store->engine)
         return PL_OK;
-    remote_work *work = &txn->work;
     kv_slice rows = kv_batch_kept(txn->batch);
-    size_t n = 0;
-    engine_object *objects = pl_alloc((work->n_puts + 1) * sizeof *objects);
-    for (size_t i = work->n_written; i < work->n_puts; i++)
-        if (work->puts[i].data)
-            objects[n++] = work->puts[i];
+    engine_object *objects;
+    size_t n = remote_work_left(&txn->work, &objects);
     remote_log_name(txn->sequence, log, objects[n].name);
     objects[n].data = rows.data;
     objects[n++].len = rows.len;
@@ -228,6 +218,7 @@ pl_status remote_bring(pl_txn *txn, const pl_hash *log)
 
 pl_status remote_advance(pl_txn *txn)
 {
+    enum { LOG_BYTES_MIN = 4 << 20 };
     pl_store *store = txn->store;
     remote_end *r = store->engine;
     if (!r)
@@ -235,11 +226,11 @@ pl_status remote_advance(pl_txn *txn)
     remote_head next = r->head, old = r->head;
     renew_remote_head(store, &next);
     next.log_bytes += kv_batch_kept(txn->batch).len;
-    bool due = rebase_is_due(&next);
+    const bool due = next.log_bytes > LOG_BYTES_MIN && next.log_bytes > next.base_bytes;
     if (due)
         PL_CHECK(rebase_write(store, &next));
     PL_CHECK(move_head(store, &next));
-    remote_doom(&r->doomed, txn->work.drops, txn->work.n_drops);
+    remote_doom(&r->doomed, &txn->work.drops);
     remote_drop_doomed(r);
     if (due)
         rebase_drop(store, &old);

@@ -17,8 +17,7 @@
 typedef struct sweep {
     pl_store *store;
     pl_gc_report *report;
-    engine_object *found;
-    size_t n, cap;
+    engine_objects found;
 } sweep;
 
 /* ---- is an object garbage? ---- */
@@ -36,7 +35,6 @@ static bool chunk_is_garbage(const pl_store *store, const char *name)
     chunk_record chunk;
     char hash[PL_HASH_TEXT], own[ENGINE_NAME_MAX];
     uint64_t epoch;
-    bool found = false;
     const remote_doomed *doomed = &store->engine->doomed;
     const char *text = name + strlen("chunk/");
     if (strlen(text) < PL_HASH_TEXT - 1)
@@ -47,10 +45,10 @@ static bool chunk_is_garbage(const pl_store *store, const char *name)
         !is_past(store, epoch))
         return false;
     /* if the row is damaged, none of its objects may be dropped */
-    if (chunk_read(store_source(store), &id, &chunk, &found) != PL_OK)
+    if (chunk_read(store_source(store), &id, &chunk) != PL_OK)
         return false;
     remote_chunk_name(&id, &chunk, own);
-    if (found && strcmp(own, name) == 0)
+    if (chunk.exists && strcmp(own, name) == 0)
         return false;
     for (size_t i = 0; i < doomed->n; i++)
         if (strcmp(doomed->names[i].name, name) == 0)
@@ -108,19 +106,14 @@ static pl_status note_garbage(void *context, const engine_entry *entry)
     sweep *s = context;
     if (!is_garbage(s->store, entry->name))
         return PL_OK;
-    if (s->n == s->cap) {
-        s->cap = s->cap ? 2 * s->cap : 64;
-        s->found = pl_grow(s->found, s->cap * sizeof *s->found);
-    }
-    memset(&s->found[s->n], 0, sizeof *s->found);
-    pl_copy_text(s->found[s->n++].name, ENGINE_NAME_MAX, entry->name);
+    pl_copy_text(engine_objects_add(&s->found)->name, ENGINE_NAME_MAX, entry->name);
     s->report->n_garbage++;
     s->report->garbage_bytes += entry->bytes;
     return PL_OK;
 }
 
-/* Counts garbage; if `run` is true, also drops the garbage. A reader may also count
- * objects of commits that it has not read yet, but it drops nothing. */
+/* A reader may also count objects of commits that it has not read yet, but it drops
+ * nothing. */
 pl_status remote_sweep(pl_store *store, bool run, pl_gc_report *out)
 {
     sweep s = {.store = store, .report = out};
@@ -133,8 +126,8 @@ pl_status remote_sweep(pl_store *store, bool run, pl_gc_report *out)
     if (found)
         PL_TRY(engine_list(store->engine->service, "", note_garbage, &s));
     if (run)
-        PL_TRY(engine_drop_all(store->engine->service, s.found, s.n));
+        PL_TRY(engine_drop_all(store->engine->service, s.found.at, s.found.n));
 done:
-    pl_free(s.found);
+    pl_free(s.found.at);
     return status;
 }

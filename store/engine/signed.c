@@ -42,10 +42,9 @@ pl_status pl_store_sign_blob(pl_store *store, const pl_hash *blob, uint64_t offs
          i < blob_chunks(record.bytes) && i < first + PL_SIGNED_CHUNKS; i++) {
         chunk_record chunk;
         char name[ENGINE_NAME_MAX];
-        bool found = false;
         const pl_hash id = blob_chunk(&record, i);
-        PL_TRY(chunk_read(store_source(holder), &id, &chunk, &found));
-        status = found && chunk.coding == CHUNK_RAW ? PL_OK : PL_ERR_UNSUPPORTED;
+        PL_TRY(chunk_read(store_source(holder), &id, &chunk));
+        status = chunk.exists && chunk.coding == CHUNK_RAW ? PL_OK : PL_ERR_UNSUPPORTED;
         if (status != PL_OK)
             goto done;
         remote_chunk_name(&id, &chunk, name);
@@ -111,10 +110,9 @@ pl_status pl_store_pull_upload(pl_store *store, uint64_t id, uint64_t bytes,
 
 void pl_store_drop_upload(pl_store *store, uint64_t id, uint64_t bytes)
 {
-    const size_t n = blob_chunks(bytes);
-    engine_object *objects = pl_alloc((n + 1) * sizeof *objects);
-    for (size_t i = 0; i < n; i++)
-        upload_name(store, id, i, objects[i].name);
-    remote_doom(&store->engine->uploads, objects, n);
-    pl_free(objects);
+    engine_objects objects = {0};
+    for (size_t i = 0; i < blob_chunks(bytes); i++)
+        upload_name(store, id, i, engine_objects_add(&objects)->name);
+    remote_doom(&store->engine->uploads, &objects);
+    pl_free(objects.at);
 }

@@ -86,29 +86,22 @@ static pl_status print_facts(pl_store *store)
 
 static pl_status print_log(pl_store *store)
 {
-    bool valid = false;
-    kv_slice key, value;
     pl_hash hash;
-    pl_status status = PL_OK;
     kv_cursor *cursor = kv_cursor_open(store->db, NULL, KV_LOG, (kv_slice){"", 0});
-    for (unsigned long long n = 1;; n++) {
-        PL_TRY(kv_cursor_next(cursor, &valid, &key, &value));
-        if (!valid)
-            break;
-        pl_hash_of("log", value.data, value.len, &hash);
+    for (unsigned long long n = 1; kv_cursor_next(cursor); n++) {
+        pl_hash_of("log", cursor->value.data, cursor->value.len, &hash);
         printf("commit %llu %s\n", n, text_of(&hash));
     }
-done:
+    const pl_status status = cursor->status;
     kv_cursor_close(&cursor);
     return status;
 }
 
 static pl_status print_mark(const char *folder)
 {
-    char path[PL_PATH_MAX];
     watermark mark;
     bool found = false;
-    PL_CHECK(watermark_load(pl_join(path, folder, "HWM"), &mark, &found));
+    PL_CHECK(watermark_load(folder, &mark, &found));
     if (found && mark.sequence > 0)
         printf("commit %llu %s\n", (unsigned long long)mark.sequence,
                text_of(&mark.log));

@@ -52,20 +52,15 @@ static pl_status look_at_store(seeking *s, const char *folder)
 {
     pl_store *store = NULL;
     pl_buf bytes = {0};
-    kv_slice key, value;
-    bool valid = false;
     kv_cursor *cursor = NULL;
     pl_status status = PL_OK;
     PL_TRY(pl_store_open(folder, PL_STORE_READ, &store));
     cursor = kv_cursor_open(store->db, NULL, KV_BLOB, (kv_slice){"", 0});
-    for (;;) {
+    while (kv_cursor_next(cursor)) {
         char text[PL_HASH_TEXT + 8] = ", blob ";
         uint64_t size = 0;
         pl_hash blob;
-        PL_TRY(kv_cursor_next(cursor, &valid, &key, &value));
-        if (!valid)
-            break;
-        memcpy(blob.bytes, key.data, sizeof blob.bytes);
+        memcpy(blob.bytes, cursor->key.data, sizeof blob.bytes);
         pl_hash_format(&blob, text + strlen(text));
         pl_buf_clear(&bytes);
         PL_TRY(pl_store_blob_bytes(store, &blob, &size));
@@ -75,6 +70,7 @@ static pl_status look_at_store(seeking *s, const char *folder)
         look_at_bytes(s, folder, text, &bytes);
         s->n_blobs++;
     }
+    status = cursor->status;
 done:
     kv_cursor_close(&cursor);
     pl_store_close(&store);

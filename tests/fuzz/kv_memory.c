@@ -46,11 +46,12 @@ struct kv_batch {
     row_sum *sum; /* the sum of rows after the operations, or NULL */
 };
 
-struct kv_cursor {
+typedef struct cursor {
+    kv_cursor at;                /* first, so that a pointer to it is one to this */
     const table *rows, *changes; /* changes: NULL without a batch */
     pl_buf prefix, key, value;   /* key, value: of the newest row */
     bool ready;                  /* whether `key` itself may be the next row */
-};
+} cursor;
 
 static tables *databases;
 
@@ -245,28 +246,30 @@ void kv_unpin(kv_pin *pin)
 
 kv_cursor *kv_cursor_open(kv *db, kv_batch *batch, kv_family family, kv_slice prefix)
 {
-    kv_cursor *walk = pl_alloc(sizeof *walk);
+    cursor *walk = pl_alloc(sizeof *walk);
     walk->rows = &db->kept->of[family];
     walk->changes = batch ? &batch->changes[family] : NULL;
     pl_buf_reserve(&walk->prefix, prefix.len + 1);
     pl_buf_append(&walk->prefix, prefix.data, prefix.len);
-    kv_cursor_seek(walk, prefix);
-    return walk;
+    kv_cursor_seek(&walk->at, prefix);
+    return &walk->at;
 }
 
-void kv_cursor_close(kv_cursor **walk)
+void kv_cursor_close(kv_cursor **handle)
 {
-    if (!*walk)
+    cursor *walk = (cursor *)*handle;
+    *handle = NULL;
+    if (!walk)
         return;
-    pl_buf_destroy(&(*walk)->prefix);
-    pl_buf_destroy(&(*walk)->key);
-    pl_buf_destroy(&(*walk)->value);
-    pl_free(*walk);
-    *walk = NULL;
+    pl_buf_destroy(&walk->prefix);
+    pl_buf_destroy(&walk->key);
+    pl_buf_destroy(&walk->value);
+    pl_free(walk);
 }
 
-void kv_cursor_seek(kv_cursor *walk, kv_slice key)
+void kv_cursor_seek(kv_cursor *at, kv_slice key)
 {
+    cursor *walk = (cursor *)at;
     pl_buf_reserve(&walk->key, key.len + 1);
     pl_buf_clear(&walk->key);
     pl_buf_append(&walk->key, key.data, key.len);
@@ -274,7 +277,7 @@ void kv_cursor_seek(kv_cursor *walk, kv_slice key)
 }
 
 /* Returns the row at or after the cursor's key. */
-static const row *row_at(const table *t, const kv_cursor *walk)
+static const row *row_at(const table *t, const cursor *walk)
 {
     const kv_slice key = {walk->key.data, walk->key.len};
     size_t at = t ? find_place(t, key) : 0;
@@ -283,8 +286,9 @@ static const row *row_at(const table *t, const kv_cursor *walk)
     return t && at < t->n ? t->rows[at] : NULL;
 }
 
-pl_status kv_cursor_next(kv_cursor *walk, bool *valid, kv_slice *key, kv_slice *value)
+bool kv_cursor_next(kv_cursor *at)
 {
+    cursor *walk = (cursor *)at;
     const row *next;
     do {
         const row *changed = row_at(walk->changes, walk);
@@ -292,20 +296,20 @@ pl_status kv_cursor_next(kv_cursor *walk, bool *valid, kv_slice *key, kv_slice *
         if (!next || (changed && kv_order(key_of(changed), key_of(next)) <= 0))
             next = changed;
         if (next)
-            kv_cursor_seek(walk, key_of(next));
+            kv_cursor_seek(at, key_of(next));
         walk->ready = false;
     } while (next && next->is_deleted);
-    *valid = next != NULL;
+    at->valid = next != NULL;
     if (!next)
-        return PL_OK;
+        return false;
     pl_buf_reserve(&walk->value, next->value_len + 1);
     pl_buf_clear(&walk->value);
     pl_buf_append(&walk->value, value_of(next).data, next->value_len);
-    *key = (kv_slice){walk->key.data, walk->key.len};
-    *value = (kv_slice){walk->value.data, walk->value.len};
-    *valid = key->len >= walk->prefix.len &&
-             memcmp(key->data, walk->prefix.data, walk->prefix.len) == 0;
-    return PL_OK;
+    at->key = (kv_slice){walk->key.data, walk->key.len};
+    at->value = (kv_slice){walk->value.data, walk->value.len};
+    at->valid = at->key.len >= walk->prefix.len &&
+                memcmp(at->key.data, walk->prefix.data, walk->prefix.len) == 0;
+    return at->valid;
 }
 
 pl_status kv_last_key(kv *db, kv_family family, pl_buf *out)

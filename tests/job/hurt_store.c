@@ -175,25 +175,18 @@ static pl_status drop_record(void *context, const pl_object *object)
 /* Takes the sum of rows out of the newest commit. */
 static pl_status forget_sum(pl_store *store)
 {
-    char path[PL_PATH_MAX];
     row_view row;
     log_record entry;
     watermark mark = {.sequence = store->sequence, .epoch = store->epoch};
-    pl_buf fields = {0}, value = {0};
     row_key key = key_of_number(store->sequence);
     PL_CHECK(row_read(store_source(store), KV_LOG, &key, &row));
     PL_CHECK(log_decode(&row, &entry));
     entry.rows = (pl_hash){{0}};
-    log_fields(&entry, &fields);
-    row_seal(KV_LOG, key_slice(&key), &fields, &value);
     kv_batch *batch = kv_batch_create(store->db);
-    kv_put(batch, KV_LOG, key_slice(&key), (kv_slice){value.data, value.len});
+    log_write(batch, store->sequence, &entry, &mark.log);
     PL_CHECK(kv_commit(store->db, batch));
     kv_batch_destroy(&batch);
-    pl_hash_of("log", value.data, value.len, &mark.log);
-    pl_buf_destroy(&fields);
-    pl_buf_destroy(&value);
-    return watermark_make(pl_join(path, store->folder, "HWM"), &mark);
+    return watermark_make(store->folder, &mark);
 }
 
 static pl_status hurt(const char *folder, const char *damage)

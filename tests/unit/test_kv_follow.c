@@ -100,15 +100,10 @@ DIR *opendir(const char *path)
 static void assert_all_rows(kv *follower)
 {
     uint64_t n = 0;
-    bool valid = false;
-    kv_slice key, value;
     kv_cursor *cursor = kv_cursor_open(follower, NULL, KV_LOG, (kv_slice){"", 0});
-    for (;; n++) {
-        assert_ok(kv_cursor_next(cursor, &valid, &key, &value));
-        if (!valid)
-            break;
-        assert_int_equal(((const uint8_t *)key.data)[7], (n + 1) & 255);
-    }
+    for (; kv_cursor_next(cursor); n++)
+        assert_int_equal(((const uint8_t *)cursor->key.data)[7], (n + 1) & 255);
+    assert_ok(cursor->status);
     kv_cursor_close(&cursor);
     assert_int_equal(n, newest);
 }

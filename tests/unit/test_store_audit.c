@@ -100,13 +100,10 @@ static row_key first_key(const char *folder, kv_family family)
 {
     kv *db = open_kv(folder);
     row_key out = {.len = 0};
-    bool valid;
-    kv_slice key, value;
     kv_cursor *cursor = kv_cursor_open(db, NULL, family, (kv_slice){"", 0});
-    assert_ok(kv_cursor_next(cursor, &valid, &key, &value));
-    assert_true(valid);
-    memcpy(out.bytes, key.data, key.len);
-    out.len = key.len;
+    assert_true(kv_cursor_next(cursor));
+    memcpy(out.bytes, cursor->key.data, cursor->key.len);
+    out.len = cursor->key.len;
     kv_cursor_close(&cursor);
     kv_close(&db, false);
     return out;
@@ -211,9 +208,8 @@ typedef void (*change_fn)(kv_batch *batch, pl_version *v, const pl_version *othe
 static void change_refs(kv *db, kv_batch *batch, const pl_hash *id, uint64_t by)
 {
     blob_record blob;
-    bool found;
-    assert_ok(blob_read((row_source){.db = db}, id, &blob, &found));
-    assert_true(found);
+    assert_ok(blob_read((row_source){.db = db}, id, &blob));
+    assert_true(blob.exists);
     blob.refs += by;
     blob_write(batch, id, &blob);
     pl_buf_destroy(&blob.chunks);
@@ -357,12 +353,11 @@ STORE_TEST(a_row_that_was_changed_without_a_commit_is_found)
  * `first` on. */
 static void forget_sums(const char *folder, uint64_t first)
 {
-    char path[PL_PATH_MAX];
     watermark mark;
     bool found = false;
     pl_hash previous = {{0}};
     const row_key sum = key_of_name("rows");
-    assert_ok(watermark_load(pl_join(path, folder, "HWM"), &mark, &found));
+    assert_ok(watermark_load(folder, &mark, &found));
     kv *db = open_kv(folder);
     OWNED(kv_batch_destroy) kv_batch *batch = kv_batch_create(db);
     if (first == 1)
@@ -370,22 +365,18 @@ static void forget_sums(const char *folder, uint64_t first)
     for (uint64_t i = 1; i <= mark.sequence; i++) {
         row_view row;
         log_record entry;
-        OWNED(pl_buf_destroy) pl_buf fields = {0}, value = {0};
         row_key key = key_of_number(i);
         assert_ok(row_read((row_source){.db = db}, KV_LOG, &key, &row));
         assert_ok(log_decode(&row, &entry));
         entry.previous = previous;
         if (i >= first)
             entry.rows = (pl_hash){{0}};
-        log_fields(&entry, &fields);
-        row_seal(KV_LOG, key_slice(&key), &fields, &value);
-        kv_put(batch, KV_LOG, key_slice(&key), (kv_slice){value.data, value.len});
-        pl_hash_of("log", value.data, value.len, &previous);
+        log_write(batch, i, &entry, &previous);
     }
     assert_ok(kv_commit(db, batch));
     kv_close(&db, false);
     mark.log = previous;
-    assert_ok(watermark_make(path, &mark));
+    assert_ok(watermark_make(folder, &mark));
 }
 
 static uint64_t covered_from(const char *folder)

@@ -68,7 +68,7 @@ static pl_status copy(const char *source, const char *target, bool force)
     OWNED(pl_store_close) pl_store *from = NULL;
     pl_mirror_report report;
     PL_CHECK(pl_store_open(source, PL_STORE_READ, &from));
-    return pl_store_mirror_parts(from, target, force, &report);
+    return pl_store_mirror(from, target, force, &report);
 }
 
 /* The stores with which the tests begin are made once, in the folders `both` and `ways`

@@ -127,7 +127,7 @@ static void write_examples(kv_batch *batch, row_key keys[KV_FAMILY_COUNT])
     chunk_record chunk = {.pack = 99, .bytes = PL_CHUNK_BYTES, .refs = 3, .number = 4};
     log_record entry = {hash_of_byte(0x88), hash_of_byte(0x99), 5, 1700000000123, 2,
                         hash_of_byte(0xaa)};
-    pl_buf fields = {0};
+    pl_hash log;
     for (uint8_t i = 1; i <= 2; i++)
         pl_buf_append(&blob.chunks, hash_of_byte(i).bytes, PL_HASH_BYTES);
     version_write(batch, &v);
@@ -138,9 +138,8 @@ static void write_examples(kv_batch *batch, row_key keys[KV_FAMILY_COUNT])
     ref_write(batch, "best", "mix/L1.E0@8");
     blob_write(batch, &id, &blob);
     chunk_write(batch, &id, &chunk);
-    log_fields(&entry, &fields);
+    log_write(batch, 99, &entry, &log);
     keys[KV_LOG] = key_of_number(99);
-    row_write(batch, KV_LOG, &keys[KV_LOG], &fields);
     keys[KV_VERSION] = key_of_version("mix/L1.E0", 8);
     keys[KV_PENDING] = key_of_pending("mix/L1.E0", &c);
     keys[KV_HEAD] = key_of_name("mix/L1.E0");
@@ -250,11 +249,11 @@ ROW_TEST(old_bytes_decode_to_what_was_meant)
     assert_ok(head_read(from, "mix/L1.E0", &head, &found));
     assert_true(head.number == 8 && head.momentum_from == 7);
     pl_hash id = hash_of_byte(0x77);
-    assert_ok(blob_read(from, &id, &blob, &found));
+    assert_ok(blob_read(from, &id, &blob));
     assert_true(blob.bytes == PL_CHUNK_BYTES + 1 && blob.refs == 2);
     assert_int_equal(blob.chunks.len, 2 * PL_HASH_BYTES);
     pl_buf_destroy(&blob.chunks);
-    assert_ok(chunk_read(from, &id, &chunk, &found));
+    assert_ok(chunk_read(from, &id, &chunk));
     assert_true(chunk.pack == 99 && chunk.number == 4 && chunk.refs == 3);
 }
 
