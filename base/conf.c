@@ -78,8 +78,10 @@ static bool is_bounded(const pl_key *key)
 
 void pl_conf_wanted(const pl_key *key, pl_buf *out)
 {
-    static const char *const kinds[] = {"a whole number", "a number", "true or false",
-                                        "text",           "one of ",  "text"};
+    static const char *const kinds[] = {
+        [PL_KEY_INT] = "a whole number", [PL_KEY_REAL] = "a number",
+        [PL_KEY_BOOL] = "true or false", [PL_KEY_TEXT] = "text",
+        [PL_KEY_CHOICE] = "one of ",     [PL_KEY_SECTION] = "text"};
     pl_buf_printf(out, "%s%s", kinds[key->type],
                   key->type == PL_KEY_CHOICE ? key->choices : "");
     if (is_bounded(key)) { /* a bound of 1e15 or more is not shown */

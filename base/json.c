@@ -121,7 +121,7 @@ bool pl_json_is_object(const pl_json *value)
 
 bool pl_json_is_null(const pl_json *value)
 {
-    return json_is_null(inner_const(value));
+    return json_is_null((const json_t *)value);
 }
 
 size_t pl_json_count(const pl_json *array)

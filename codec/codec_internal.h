@@ -237,7 +237,8 @@ static inline float codec_bits_float(uint32_t bits)
     return x;
 }
 /* Rounds to nearest even by an addition: a float between 2^23 and 2^24 has no fraction
- * bits, so if x is added to 1.5 * 2^23, the rounded x is in the low bits of the sum. */
+ * bits, so if x is added to 1.5 * 2^23, the rounded x is in the low bits of the sum.
+ * |x| is at most 2^22. */
 CODEC_INLINE int32_t codec_round(float x)
 {
     return (int32_t)codec_float_bits(x + 12582912.0f) - 0x4b400000;

@@ -9,18 +9,18 @@
 #include "codec/codec_internal.h"
 
 CODEC_WIDE uint32_t shared_tile(const float a[restrict TILE], int exponent,
-                                int32_t most, int32_t q[restrict TILE],
+                                int32_t limit, int32_t q[restrict TILE],
                                 float left[restrict TILE])
 {
     const float inverse = codec_power(-exponent), step = codec_power(exponent),
-                limit = (float)most;
+                bound = (float)limit;
     int32_t top = 0;
     for (int i = 0; i < TILE; i++) {
         int32_t bits = (int32_t)(codec_float_bits(a[i]) & 0x7fffffffu);
         top = bits > top ? bits : top;
         float x = a[i] * inverse;
-        x = x > limit ? limit : x;
-        x = x < -limit ? -limit : x;
+        x = x > bound ? bound : x;
+        x = x < -bound ? -bound : x;
         q[i] = codec_round(x);
         left[i] = a[i] - step * (float)q[i];
     }

@@ -124,8 +124,10 @@ static pl_status run_size(bench *b, size_t bytes)
         b->read_share[i] = plain_seconds(b, bytes / 2, true) / store;
         read_seconds += store;
     }
-    for (int i = 0; i < 4; i++) /* the arrays follow each other */
-        measure_sort(b->seconds + (size_t)i * n, n);
+    measure_sort(b->seconds, n);
+    measure_sort(b->share, n);
+    measure_sort(b->first, n);
+    measure_sort(b->read_share, n);
     say("%9.2f MB  %8.2f  %8.2f  %8.2f  %7.0f  %6.0f %%  %7.2f  %9.0f  %9.0f  "
         "%6.0f %%  %7.0f",
         (double)bytes / 1e6, b->seconds[n / 2] * 1e3, b->seconds[n * 9 / 10] * 1e3,

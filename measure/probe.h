@@ -62,8 +62,7 @@ pl_status pl_probe_params(const pl_topology *topology, float *params);
 pl_status pl_probe(pl_backend *be, const pl_probe_options *options,
                    pl_probe_report *out);
 /* Returns the speed of a row's operation as a share of the machine's limits: its FLOP/s
- * divided by matrix_rate, or its bytes/s divided by memory_rate, whichever is larger.
- */
+ * divided by matrix_rate, or its bytes/s by memory_rate, whichever is larger. */
 double pl_probe_share(const pl_probe_report *report, const pl_probe_row *row);
 /* Measures only the training step: the best or, with options->seconds, the mean. */
 pl_status pl_probe_step(pl_backend *be, const pl_probe_options *options,

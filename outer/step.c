@@ -19,9 +19,10 @@
  * Then fill() is called twice per block and must give the same bytes both times.
  *
  * Invariants
- *   - The result has the same bits for every number of threads, because the sums of
- *     spans are added in their order (sum_spans), and on every machine, because blocks
- *     have a fixed length and no kernel contracts products and sums.
+ *   - The result has the same bits for every number of threads, because one
+ *     thread sums a span in the order of its blocks and the sums of spans are added in
+ *     their order (sum_spans), and on every machine, because blocks have a fixed length
+ *     and no kernel contracts products and sums.
  *   - pl_l2_norm uses the same blocks and spans, so it equals the norm that a step
  *     reports.
  *   - After an error the vectors may be partly changed. The caller discards the

@@ -14,6 +14,7 @@ static const outer_method *const methods[PL_METHOD_COUNT] = {
     [PL_METHOD_DELAYED_NESTEROV] = &method_delayed_nesterov,
     [PL_METHOD_ISO] = &method_iso,
 };
+
 const outer_method *outer_method_of(pl_method method)
 {
     return methods[method];

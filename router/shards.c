@@ -78,6 +78,7 @@ static pl_status nearest_documents(sorting *s, int path, uint32_t *docs, size_t 
         docs[i] = candidates[i].document;
     qsort(docs, n, sizeof *docs, rising);
 done:
+    s->costs = NULL;
     pl_free_aligned(candidates);
     return status;
 }

@@ -44,10 +44,10 @@ typedef struct pl_reroute_trace {
 } pl_reroute_trace;
 void pl_reroute_trace_clear(pl_reroute_trace *trace);
 
-/* Like pl_generate, but chooses the path again by the rule. Each piece of W tokens after
- * token prefix + W is written by the path with the least evidence against it
- * (eval/every.c). options->scores must be false. The caller clears the trace, also after
- * a failure. ERR_USAGE also if the prompt has no token after BOS. */
+/* Like pl_generate, but chooses the path again by the rule. Each piece of W tokens
+ * after token prefix + W is written by the path with the least evidence against it
+ * (eval/every.c). options->scores must be false. The caller clears the trace, also
+ * after a failure. ERR_USAGE also if the prompt has no token after BOS. */
 pl_status pl_reroute_generate(const pl_rerouter *rerouter, const int32_t *prompt,
                               int n_prompt, const struct pl_generate_options *options,
                               pl_status (*emit)(void *context, const char *text,

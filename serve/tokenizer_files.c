@@ -59,7 +59,8 @@ static pl_json *merges_of(const piece_list *list)
     for (size_t i = 0; i < list->n; i++) {
         pl_buf_clear(&text);
         pl_buf_append(&text, list->pieces[i].text, list->pieces[i].len);
-        if (list->pieces[i].kind == PIECE_NORMAL)
+        if (list->pieces[i].kind == PIECE_NORMAL &&
+            strlen(pl_buf_text(&text)) == text.len)
             pl_name_table_put(table, pl_buf_text(&text), (int)i);
     }
     for (size_t i = 0; i < list->n; i++) {

@@ -268,10 +268,10 @@ static void check_refs(audit *a, const char *kind, const tally *names,
 {
     char text[PL_HASH_TEXT];
     const uint64_t named = tally_count(names, id);
-    pl_hash_format(id, text);
     if (refs != named)
         problem(a, "%s %s has the reference count %llu, but it is named %llu times",
-                kind, text, (unsigned long long)refs, (unsigned long long)named);
+                kind, pl_hash_format(id, text), (unsigned long long)refs,
+                (unsigned long long)named);
 }
 
 static pl_status check_blob(audit *a, row_view *row)

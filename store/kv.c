@@ -436,6 +436,7 @@ bool kv_cursor_next(kv_cursor *at)
     if (!walk->ready)
         rocksdb_iter_next(walk->rows);
     walk->ready = false;
+    at->status = PL_OK;
     at->valid = rocksdb_iter_valid(walk->rows);
     if (!at->valid) {
         rocksdb_iter_get_error(walk->rows, &error);

@@ -27,7 +27,7 @@ others_ended() {
 }
 await_in_job 300 "too few paths end while a worker is stopped" \
     "the run ended while a worker was stopped" others_ended
-[ "$paths" -eq $((4 - held)) ] || fail "paths of the stopped worker ended"
+[ "$(finished run 6)" -eq $((4 - held)) ] || fail "paths of the stopped worker ended"
 kill -CONT "$stopped"
 job_ends "the run"
 passes coverage "data coverage" "$pathloom" data coverage mix --run "$work/run"

@@ -22,7 +22,8 @@ static inline void fuzz_give(void (*give)(const void *, size_t), uint8_t mode,
 {
     uint8_t *seed = (uint8_t *)malloc(len + 1);
     seed[0] = mode;
-    memcpy(seed + 1, data, len);
+    if (len > 0)
+        memcpy(seed + 1, data, len);
     give(seed, len + 1);
     free(seed);
 }

@@ -51,7 +51,7 @@ float *sent_update(const pl_codec_options *o, const pl_codec_round *round,
                    const float *x, size_t n, float *left)
 {
     OWNED(pl_buf_destroy) pl_buf m = {0};
-    float *sum = zeros(n + 1);
+    float *sum = zeros(n);
     encode_all(o, round, x, n, left, &m);
     add_ok(&m, n, 1.0f, sum);
     return sum;

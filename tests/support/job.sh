@@ -82,6 +82,7 @@ versions() { # options of store ls
 
 # Writes the versions of a run into FOLDER.hashes.
 hashes() { # folder
+    "$pathloom" store ls --run "$work/$1" >"$work/$1.ls" || fail "store ls of $1"
     versions --run "$work/$1" >"$work/$1.hashes"
     [ -s "$work/$1.hashes" ] || fail "no module in $1"
 }

@@ -43,13 +43,13 @@ fail() {
 # Repeats the command until it succeeds. If it has not succeeded after about the given
 # time, which is far more than any machine needs, the script fails with the message.
 await() { # seconds, message, command
-    left=$(($1 * 10))
+    left=$(($1 * 20))
     what=$2
     shift 2
     until "$@" >/dev/null 2>&1; do
         left=$((left - 1))
         [ "$left" -gt 0 ] || fail "$what"
-        sleep 0.1
+        sleep 0.05
     done
 }
 

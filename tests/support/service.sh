@@ -24,7 +24,10 @@ fail() {
 # Prints which of these programs, and of these files, are missing.
 missing() { # programs and absolute paths
     for tool; do
-        [ -f "$tool" ] || command -v "$tool" >/dev/null 2>&1 || echo "$tool"
+        case $tool in
+        /*) [ -f "$tool" ] ;;
+        *) command -v "$tool" >/dev/null 2>&1 ;;
+        esac || echo "$tool"
     done
 }
 

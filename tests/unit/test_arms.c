@@ -326,8 +326,7 @@ PL_TEST(the_disks_plan_counts_each_chapter_with_its_modules)
     const int phases[] = {3, 6, 11};
     uint64_t stored[4], wanted = 0;
     for (int i = 0; i < 4; i++) {
-        if (i > 0)
-            configure(sets[i]);
+        configure(sets[i]);
         stored[i] = run_stored_bytes(&r);
     }
     config_chapter chapters[CONFIG_CHAPTERS_MAX];
@@ -378,7 +377,7 @@ static uint64_t largest_upload(const char *const *sets)
  * uploaded, and Muon has fewer; base model and dense baselines upload f32. */
 PL_TEST(the_largest_upload_is_what_a_home_needs_room_for)
 {
-    const uint64_t plain = UPLOAD("train.optimizer=adamw"),
+    const uint64_t plain = largest_upload((const char *const[]){NULL}),
                    path = pl_topology_path_params(r.topology) * sizeof(float);
     uint64_t slot = 0;
     for (int s = 0; s < pl_topology_n_slots(r.topology); s++) {

@@ -53,7 +53,7 @@ static pl_status combine(const pl_buf *a, const pl_buf *b, pl_buf *out)
 static void combine_into(pl_buf *sum, const pl_buf *m)
 {
     pl_buf both = {0};
-    assert_ok(combine(sum, m, &both));
+    assert_ok(combine(m, sum, &both));
     pl_buf_destroy(sum);
     *sum = both;
 }

@@ -6,9 +6,9 @@
 
 #include "tests/support/suite.h"
 
-/* Returns the codec's options that these texts KEY=VALUE configure. The list ends with
+/* Returns how arms merge that these texts KEY=VALUE configure. The list ends with
  * NULL. */
-static pl_codec_options codec_of(const char *const *sets)
+static pl_outer outer_of(const char *const *sets)
 {
     config c;
     pl_outer outer;
@@ -17,9 +17,21 @@ static pl_codec_options codec_of(const char *const *sets)
         n++;
     assert_ok(config_build(NULL, sets, n, &c));
     assert_ok(config_outer(&c, &outer));
-    return outer.codec;
+    return outer;
 }
-#define CODEC(...) codec_of((const char *const[]){__VA_ARGS__, NULL})
+#define OUTER(...) outer_of((const char *const[]){__VA_ARGS__, NULL})
+#define CODEC(...) OUTER(__VA_ARGS__).codec
+
+PL_TEST(rule_and_gap_are_those_of_the_words)
+{
+    static const char noloco[] = "outer.method=noloco", co2[] = "outer.method=co2";
+    assert_int_equal(OUTER(noloco, "outer.rule=nesterov").method.rule,
+                     PL_RULE_NESTEROV);
+    assert_int_equal(OUTER("outer.method=fedavg", "outer.rule=heavy-ball").method.rule,
+                     PL_RULE_HEAVY_BALL);
+    assert_int_equal(OUTER(co2, "outer.gap=norm").method.gap, PL_GAP_NORM);
+    assert_int_equal(OUTER(co2, "outer.gap=none").method.gap, PL_GAP_NONE);
+}
 
 PL_TEST(tagc_keeps_a_fifth_and_other_codecs_64_of_4096)
 {

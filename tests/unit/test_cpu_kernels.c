@@ -52,7 +52,7 @@ static int n_kept;
 static void *keep(size_t n_floats)
 {
     assert_true(n_kept < (int)(sizeof kept / sizeof *kept));
-    return kept[n_kept++] = pl_alloc((n_floats + 1) * sizeof(float));
+    return kept[n_kept++] = pl_alloc(n_floats * sizeof(float));
 }
 
 static void forget(void)

@@ -161,6 +161,7 @@ static void end_job(job **j)
 static job *new_job(int n)
 {
     const machine m[2] = {{.step_ms = 100}, {.step_ms = 100}};
+    assert_true(n <= 2);
     job *j = pl_alloc(sizeof *j);
     begin_job(j, m, n, true, 1);
     return j;

@@ -62,6 +62,20 @@ PL_TEST(noloco_is_the_gossip_equations)
         }
 }
 
+PL_TEST(odd_holder_is_left_alone_in_turn)
+{
+    OWNED(end_world) world *w = new_world(PL_METHOD_NOLOCO, 3, "f32");
+    int alone[3] = {0};
+    for (int64_t round = 0; round < 6; round++)
+        for (int i = 0; i < 3; i++) {
+            int mate = mate_of(w, i, round);
+            assert_int_equal(mate_of(w, mate, round), i);
+            alone[i] += mate == i;
+        }
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(alone[i], 2);
+}
+
 /* ---- the home ---- */
 /* Checks that version t + 1 of the home is the mean of the parameters with which the
  * holders begin phase t + 1. */
