@@ -398,8 +398,8 @@ bool hub_is_barred(const hub_worker *w, int64_t now_ms);
 /* Puts holders of late leases on trial. Ends leases of tasks and of audits that their
  * workers have held for far too long. */
 void hub_end_overdue(hub *h, int64_t now_ms);
-/* Returns how long a lease for this many tasks may be held, in seconds. */
-double hub_overdue_s(const hub *h, const plan_arm *arm, double n_tasks);
+/* Returns how long a lease may be held whose tasks usually take usual_s seconds. */
+double hub_overdue_s(const hub *h, double usual_s);
 
 /* hub_audit.c */
 /* Whether an open audit checks a result of this worker. */

@@ -450,15 +450,9 @@ bool hub_is_barred(const hub_worker *w, int64_t now_ms)
 /* An honest worker does not need more than OVERDUE_TIMES the usual time of a task, plus
  * OVERDUE_TTLS lifetimes of a lease; each phase that it must repeat counts as a task.
  * Each further worker has twice as long, because the fast ones may have left. */
-static double overdue_s(const hub *h, double usual_s, double n_tasks)
+double hub_overdue_s(const hub *h, double usual_s)
 {
-    return 1e-3 * OVERDUE_TTLS * (double)h->options->ttl_ms +
-           OVERDUE_TIMES * usual_s * n_tasks;
-}
-
-double hub_overdue_s(const hub *h, const plan_arm *arm, double n_tasks)
-{
-    return overdue_s(h, hub_usual_s(arm), n_tasks);
+    return 1e-3 * OVERDUE_TTLS * (double)h->options->ttl_ms + OVERDUE_TIMES * usual_s;
 }
 
 /* Ends a lease that its worker has held far too long. A worker that renews a lease
@@ -478,7 +472,7 @@ static bool end_overdue(hub *h, const plan_arm *arm, plan_path *path, hub_audit 
     if (usual_s <= 0 && sends && lease.phase == phase)
         usual_s = 1e-3 * (double)(lease.step_ms - lease.granted_ms) / n_tasks;
     if (!lease.active || usual_s <= 0 ||
-        held_s <= ldexp(overdue_s(h, usual_s, n_tasks), path->n_taken))
+        held_s <= ldexp(hub_overdue_s(h, usual_s * n_tasks), path->n_taken))
         return false;
     const hub_worker *w = &h->workers[lease.worker];
     const bool fault = sends && (w->own_key || w->proven);

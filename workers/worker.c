@@ -669,9 +669,8 @@ static pl_status join_hub(worker *w)
         list[i] = w->homes_at[i];
     pl_client_options options = {.homes = list,
                                  .n_homes = w->n_homes,
-                                 .patience_ms = w->options->patience_ms < AWAY_MS
-                                                    ? w->options->patience_ms
-                                                    : AWAY_MS,
+                                 .patience_ms =
+                                     (int)fmin(w->options->patience_ms, AWAY_MS),
                                  .direct = w->options->direct,
                                  .idle = worker_go_on,
                                  .idle_context = w};
