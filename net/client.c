@@ -48,6 +48,11 @@ uint64_t pl_client_bytes_sent(const pl_client *client)
     return sum;
 }
 
+void pl_client_set_patience(pl_client *client, int patience_ms)
+{
+    client->patience_ms = patience_ms;
+}
+
 int64_t pl_client_lost_ms(const pl_client *client, int home)
 {
     return pl_wire_lost_ms(client->sockets[home]);
@@ -444,7 +449,7 @@ static pl_status submit(pl_client *c, const char *name, pl_message *q,
         }
         if (attempt == 5)
             PL_TRY(damaged ? status
-                           : pl_fail(PL_ERR_NET,
+                           : pl_fail(PL_ERR_BUSY,
                                      "the home of %s lost an upload %d times; see the "
                                      "log of the home",
                                      name, attempt));

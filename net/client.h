@@ -58,6 +58,8 @@ uint64_t pl_client_bytes_sent(const pl_client *client);
  * the rates and round trip of the home with which most bytes were exchanged. Call it on
  * the client's thread, for example in `idle`. */
 void pl_client_link(const pl_client *client, pl_link *link);
+/* Changes patience_ms for the calls that run, and for later ones. */
+void pl_client_set_patience(pl_client *client, int patience_ms);
 /* Returns the ms since this client lost a home; 0: connected. */
 int64_t pl_client_lost_ms(const pl_client *client, int home);
 

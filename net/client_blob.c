@@ -310,7 +310,9 @@ static pl_status get_blobs_directly(pl_client *c, int home, const pl_wanted *wan
     return status;
 }
 
-static pl_status get_blobs_of(pl_client *c, int home, const pl_wanted *wants, size_t n)
+/* `direct`: whether a service that keeps the blobs may be asked */
+static pl_status get_blobs_of(pl_client *c, int home, const pl_wanted *wants, size_t n,
+                              bool direct)
 {
     together shared = {0};
     pl_status status = PL_OK;
@@ -320,7 +322,7 @@ static pl_status get_blobs_of(pl_client *c, int home, const pl_wanted *wants, si
     download *all = pl_alloc((n + 1) * sizeof *all);
     for (size_t i = 0; i < n; i++)
         begins[i].start = wants[i].out->len;
-    if (client_may_direct(c, home))
+    if (direct && client_may_direct(c, home))
         PL_TRY(get_blobs_directly(c, home, wants, n, begins));
     for (size_t i = 0; i < n; i++) {
         const begun *b = &begins[i];
@@ -344,8 +346,8 @@ static pl_status get_blobs_of(pl_client *c, int home, const pl_wanted *wants, si
         if (status != PL_OK || pl_hash_equal(&got, &d->want->blob))
             continue;
         d->want->out->len = d->start;
-        if (d->begun > 0) /* perhaps the service is at fault, which is not asked now */
-            status = get_blobs_of(c, home, d->want, 1);
+        if (d->begun > 0) /* perhaps the service is at fault */
+            status = get_blobs_of(c, home, d->want, 1, false);
         else
             status =
                 pl_fail(PL_ERR_DAMAGED,
@@ -365,7 +367,7 @@ done:
 pl_status pl_client_get_blobs(pl_client *c, const pl_wanted *wants, size_t n)
 {
     for (int home = 0; home < c->n_homes; home++)
-        PL_CHECK(get_blobs_of(c, home, wants, n));
+        PL_CHECK(get_blobs_of(c, home, wants, n, true));
     return PL_OK;
 }
 
@@ -373,7 +375,7 @@ pl_status pl_client_get_blob(pl_client *c, const char *name, const pl_hash *blob
                              pl_buf *out)
 {
     const pl_wanted want = {.name = name, .blob = *blob, .out = out};
-    return get_blobs_of(c, pl_home_of(name, c->n_homes), &want, 1);
+    return get_blobs_of(c, pl_home_of(name, c->n_homes), &want, 1, true);
 }
 
 /* ---- uploads: the home says from where on it needs bytes ---- */

@@ -125,22 +125,20 @@ static pl_status on_put_blob(relay *r, const pl_peer *peer, pl_message *m)
           !staging_holder_is_full(&r->uploads, p.total + held) &&
           pl_codec_claims_homomorphic(head, p.len > 0 ? p.len : p.head.len, &n) &&
           n <= r->uploads.limit / sizeof(float)));
-    if (!is_kept) {
+    pl_status status = !is_kept    ? PL_ERR_PROTO
+                       : p.len > 0 ? staging_put(&r->uploads, &p, &there)
+                                   : staging_open(&r->uploads, &p, &there);
+    /* also if the relay takes no more of this key, or has no memory */
+    if ((status == PL_ERR_PROTO || status == PL_ERR_NOMEM) &&
+        !(is_kept && staging_has(&r->uploads, &p.hash))) {
         if (good && p.len > 0) /* the state of a task whose updates wait here */
             staging_touch(&r->uploads);
         relay_question *q = new_question(r, RELAY_PASSED, peer, m->request);
         q->asks_room = good && p.len == 0;
         return forward_question(r, q->id, m);
     }
-    pl_status status = p.len > 0 ? staging_put(&r->uploads, &p, &there)
-                                 : staging_open(&r->uploads, &p, &there);
-    if (status == PL_ERR_PROTO && !staging_has(&r->uploads, &p.hash))
-        return pass_question(r, peer, m); /* the relay takes no more of this key */
-    /* the relay's lack of memory passes; a worker would end for its own */
     if (status != PL_OK)
-        return answer_error(r, peer, m->request,
-                            status == PL_ERR_NOMEM ? PL_ERR_BUSY : status,
-                            pl_last_error());
+        return answer_error(r, peer, m->request, status, pl_last_error());
     pl_message a = {0};
     a.request = m->request;
     PL_SAY(&a, PUT_STATE, put_state, .offset = there);

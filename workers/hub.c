@@ -7,6 +7,7 @@ enum {
     PARK_MS = 1500,
     OVERDUE_MS = 1000,
     STOPPED_MS = 1000,
+    REACHED_MS = 10000, /* time in which workers find a home that is back */
     HEARD_AT_ONCE = 256
 };
 
@@ -438,8 +439,9 @@ static pl_status on_release(hub *h, const pl_peer *peer, pl_message *m)
                        (unsigned long long)q.status);
     const bool unreached = pl_is_unreached((pl_status)q.status);
     /* a home that the hub does not reach either is not the worker's fault */
-    const pl_status why =
-        unreached && !hub_reaches_homes(h, pl_now_ms()) ? PL_OK : (pl_status)q.status;
+    const pl_status why = unreached && hub_reached_ms(h, pl_now_ms()) < REACHED_MS
+                              ? PL_OK
+                              : (pl_status)q.status;
     const char *text = q.text ? q.text : "";
     hub_end_task(&h->workers[rep.worker], rep.path);
     hub_audit *audit = hub_audit_of(h, m->token, rep.worker);
@@ -456,7 +458,7 @@ static pl_status on_release(hub *h, const pl_peer *peer, pl_message *m)
         return PL_OK;
     }
     bool held = plan_lease_of(rep.path, m->token, rep.worker) != NULL;
-    if (held && why == PL_OK)
+    if (held && (why == PL_OK || unreached))
         hub_note_returned(h, rep.worker, pl_now_ms());
     plan_release(&h->tasks, rep.path, m->token, rep.worker, failed);
     if (rep.path->is_untold)

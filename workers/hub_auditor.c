@@ -121,7 +121,7 @@ void hub_await_judge(hub *h, hub_audit *a, int64_t now_ms)
                a->row.path, (long long)a->row.phase, a->wants);
     }
     const double waited_s = 1e-3 * (double)(now_ms - a->lacks_ms);
-    if (waited_s <= hub_overdue_s(h, &h->tasks.arms[a->task.arm], 1))
+    if (waited_s <= hub_overdue_s(h, hub_usual_s(&h->tasks.arms[a->task.arm])))
         return;
     for (int i = 0; i < h->n_workers; i++)
         if (is_judge(&h->workers[i], a->wants))

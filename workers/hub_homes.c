@@ -44,12 +44,20 @@ bool hub_homes_ready(const hub *h)
     return true;
 }
 
-bool hub_reaches_homes(const hub *h, int64_t now_ms)
+static bool is_silent(const hub_home *home, int64_t now_ms)
 {
-    bool all = hub_homes_ready(h);
-    for (int i = 0; i < h->n_homes; i++)
-        all = all && now_ms - h->homes[i].heard_ms <= 2 * STATE_MS;
-    return all;
+    return now_ms - home->heard_ms > 2 * STATE_MS;
+}
+
+int64_t hub_reached_ms(const hub *h, int64_t now_ms)
+{
+    int64_t ms = hub_homes_ready(h) ? now_ms : 0;
+    for (int i = 0; i < h->n_homes; i++) {
+        const int64_t since_ms =
+            is_silent(&h->homes[i], now_ms) ? now_ms : h->homes[i].back_ms;
+        ms = now_ms - since_ms < ms ? now_ms - since_ms : ms;
+    }
+    return ms;
 }
 
 pl_status hub_send_home(hub_home *home, pl_message *m)
@@ -421,6 +429,8 @@ pl_status hub_take_home(hub *h, int index, pl_message *m, int64_t now_ms)
     pl_status status = PL_OK;
     if (is_older_copy(home, m, now_ms))
         return PL_OK;
+    if (is_silent(home, now_ms))
+        home->back_ms = now_ms;
     home->heard_ms = now_ms;
     h->stirred = true;
     const bool is_new = m->epoch != 0 && m->epoch != home->epoch;

@@ -247,6 +247,7 @@ typedef struct hub_home {
     bool known;          /* whether the home's whole state was applied after WELCOME */
     bool welcome;      /* whether the home answered HELLO and was not away since then */
     int64_t heard_ms;  /* time when the home's last message arrived */
+    int64_t back_ms;   /* time of its first message after it was silent */
     int64_t asked_ms;  /* time when the last HELLO or GET_STATE was sent */
     int64_t piece_ms;  /* time when the last piece of a state arrived */
     int64_t fresh_ms;  /* asked_ms of the newest state that was applied */
@@ -316,8 +317,8 @@ pl_status hub_fence(hub *h, plan_path *path);
  * them. */
 pl_status hub_tell_ended_leases(hub *h);
 bool hub_homes_ready(const hub *h);
-/* Whether they are, and all have answered just now. */
-bool hub_reaches_homes(const hub *h, int64_t now_ms);
+/* Returns for how long all homes have been ready and none has been silent. */
+int64_t hub_reached_ms(const hub *h, int64_t now_ms);
 /* Applies some records of the homes' states. Returns true if more records are left. */
 bool hub_apply_some(hub *h);
 /* Sends a message to a home. Takes ownership of the message's body. Gives the message a
@@ -396,8 +397,8 @@ bool hub_is_barred(const hub_worker *w, int64_t now_ms);
 /* Puts holders of late leases on trial. Ends leases of tasks and of audits that their
  * workers have held for far too long. */
 void hub_end_overdue(hub *h, int64_t now_ms);
-/* Returns how long a lease for this many tasks may be held, in seconds. */
-double hub_overdue_s(const hub *h, const plan_arm *arm, double n_tasks);
+/* Returns how long a lease may be held whose tasks usually take usual_s seconds. */
+double hub_overdue_s(const hub *h, double usual_s);
 
 /* hub_audit.c */
 /* Whether an open audit checks a result of this worker. */

@@ -35,7 +35,8 @@ enum {
     FAULT_BARRED_MS = 5000,
     BARS_MAX = 6, /* 60 s << 6 is about an hour, 5 s << 6 about five minutes */
     OVERDUE_TIMES = 20,
-    OVERDUE_TTLS = 10
+    OVERDUE_TTLS = 10,
+    STILL_MS = 60000
 };
 
 int hub_find_worker(const hub *h, const char *name)
@@ -435,42 +436,57 @@ bool hub_is_barred(const hub_worker *w, int64_t now_ms)
 /* An honest worker does not need more than OVERDUE_TIMES the usual time of a task, plus
  * OVERDUE_TTLS lifetimes of a lease; each phase that it must repeat counts as a task.
  * Each further worker has twice as long, because the fast ones may have left. */
-static double overdue_s(const hub *h, double usual_s, double n_tasks)
+double hub_overdue_s(const hub *h, double usual_s)
 {
-    return 1e-3 * OVERDUE_TTLS * (double)h->options->ttl_ms +
-           OVERDUE_TIMES * usual_s * n_tasks;
+    return 1e-3 * OVERDUE_TTLS * (double)h->options->ttl_ms + OVERDUE_TIMES * usual_s;
 }
 
-double hub_overdue_s(const hub *h, const plan_arm *arm, double n_tasks)
+/* Returns for how long the holder of a lease has sent and no byte has moved, although
+ * the hub reaches all homes. If another worker's bytes move, a home may have no room
+ * for those of this worker. */
+static double still_s(const hub *h, const plan_lease *lease, int64_t now_ms)
 {
-    return overdue_s(h, hub_usual_s(arm), n_tasks);
+    const int64_t reached_ms = hub_reached_ms(h, now_ms);
+    int64_t since_ms =
+        lease->step_ms > lease->granted_ms ? lease->step_ms : lease->granted_ms;
+    for (int i = 0; i < h->n_workers; i++) {
+        const hub_worker *w = &h->workers[i];
+        if ((i == lease->worker || (w->has_lease && w->stage == PLAN_SENDS)) &&
+            w->link.moved_ms > since_ms)
+            since_ms = w->link.moved_ms;
+    }
+    return 1e-3 * fmin((double)(now_ms - since_ms), (double)reached_ms);
 }
 
 /* Ends a lease that its worker has held far too long. A worker that renews a lease
  * again and again and delivers nothing would stop the path. If it has delivered before,
  * and now only sends, its way to the homes is broken: that is a fault of its machine.
- * Returns false if the lease is not overdue, or if no usual time is known. */
+ * If no usual time is known, only a lease whose results do not move is overdue. Returns
+ * false if the lease is not overdue. */
 static bool end_overdue(hub *h, const plan_arm *arm, plan_path *path, hub_audit *audit,
                         int64_t now_ms)
 {
     const plan_lease lease = audit ? audit->lease : path->lease;
     const int64_t phase = audit ? lease.phase : path->phase;
     const bool sends = !audit && (lease.phase > phase || lease.stage == PLAN_SENDS);
-    double usual_s = hub_usual_s(arm), n_tasks;
+    const double usual_s = hub_usual_s(arm);
+    double n_tasks;
     const double held_s = hub_held_s(arm, path, &lease, phase, now_ms, &n_tasks);
     char text[200];
-    /* before a task of the arm has ended: what this one took until it was sent */
-    if (usual_s <= 0 && sends && lease.phase == phase)
-        usual_s = 1e-3 * (double)(lease.step_ms - lease.granted_ms) / n_tasks;
-    if (!lease.active || usual_s <= 0 ||
-        held_s <= ldexp(overdue_s(h, usual_s, n_tasks), path->n_taken))
+    if (!lease.active || (usual_s <= 0 && !sends) ||
+        (usual_s > 0
+             ? held_s <= ldexp(hub_overdue_s(h, usual_s * n_tasks), path->n_taken)
+             : still_s(h, &lease, now_ms) <= 1e-3 * STILL_MS + hub_overdue_s(h, 0)))
         return false;
     const hub_worker *w = &h->workers[lease.worker];
     const bool fault = sends && (w->own_key || w->proven);
-    snprintf(text, sizeof text,
-             "it held the lease of %.60s for %.0f s without delivering a result; such "
-             "a task usually takes %.1f s",
-             path->name, held_s, usual_s);
+    const int len =
+        snprintf(text, sizeof text,
+                 "it held the lease of %.60s for %.0f s without delivering a result",
+                 path->name, held_s);
+    if (usual_s > 0)
+        snprintf(text + len, sizeof text - (size_t)len,
+                 "; such a task usually takes %.1f s", usual_s);
     path->n_taken += path->n_taken < PLAN_TAKEN_MAX;
     if (audit) {
         hub_audit_release(h, audit, NULL);

@@ -257,7 +257,7 @@ static pl_status check_wait(void *context)
     sender *s = context;
     publish_link(s);
     if (pl_now_ms() - s->moved_ms > LEAVE_MS)
-        return pl_fail(PL_ERR_TIMEOUT,
+        return pl_fail(PL_ERR_CANCELLED,
                        "the worker leaves, and for %d s no home took a byte of its "
                        "results",
                        LEAVE_MS / 1000);
@@ -278,7 +278,7 @@ static double worth_s(const worker_task *task)
  * worker gets the task. And a worker that was told to stop does not repeat calls.
  * After a restart of the hub a home may refuse the seal of the hub before (ERR_STALE).
  * The new hub seals the lease anew, but only when it knows all homes. */
-static bool must_repeat(const sender *s, pl_status status, const pl_sealed_lease *used)
+static bool must_repeat(sender *s, pl_status status, const pl_sealed_lease *used)
 {
     enum { SEAL_S = 120, PHASES = 10 };
     const worker_task *task = s->task;
@@ -294,13 +294,14 @@ static bool must_repeat(const sender *s, pl_status status, const pl_sealed_lease
         pl_sleep_ms(LOOK_MS);
     if (passes)
         pl_sleep_ms(LOOK_MS);
+    s->moved_ms = pl_now_ms(); /* a home has answered, or was not asked meanwhile */
     return !worker_task_lost(task) &&
            (passes || (status == PL_ERR_STALE && used != worker_task_lease(task)));
 }
 
 /* Gets the hash of an update that a home has accepted. */
-static pl_status find_update(const sender *s, const char *module, int64_t round,
-                             int path, int replica, pl_hash *out)
+static pl_status find_update(sender *s, const char *module, int64_t round, int path,
+                             int replica, pl_hash *out)
 {
     const pl_sealed_lease *used;
     pl_status status;

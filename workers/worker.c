@@ -10,9 +10,9 @@ enum {
     NO_HURRY_MS = 200,
     EARLY_MS = 250,
     REACH_MS = 1000, /* time for the first contact with a hub */
-    /* A worker that leaves waits so long for a hub or home that is away. And no worker
-     * waits longer for data from a home: if it is this worker that does not reach the
-     * home, another one can do the task. */
+    /* A worker that leaves waits so long for a hub or home that is away. And a fetch
+     * that has just begun waits no longer for a home: if it is this worker that does
+     * not reach the home, another one can do the task. */
     AWAY_MS = 60000
 };
 
@@ -456,13 +456,19 @@ pl_status worker_go_on(void *context)
     PL_TRY(take_packed(w));
     PL_TRY(take_sent(w));
     PL_TRY(worker_keep_leases(w));
+    PL_TRY(check_hub(w));
 done:
     w->broken = status;
     PL_CHECK(status);
+    /* if a fetch has worked for longer than a minute, it waits as long again */
+    if (w->fetching)
+        pl_client_set_patience(
+            w->homes,
+            (int)fmin(w->options->patience_ms,
+                      fmax(AWAY_MS, 500 * (pl_now() - w->fetching->granted))));
     if (w->fetching && worker_task_lost(w->fetching))
         return pl_fail(PL_ERR_STALE, "the lease of %s was given to another worker",
                        w->fetching->name);
-    PL_CHECK(check_hub(w));
     return check_stop(w);
 }
 
@@ -557,14 +563,16 @@ static pl_status bring_merged(worker *w)
                          "the versions that %s waits for were not made within %.1f s",
                          task->name, patience_for_merged(w));
     const bool passes = worker_is_passing(status) || status == PL_ERR_STALE;
-    if (passes && status != PL_ERR_CANCELLED && !waits_too_long(w))
+    if (passes && status != PL_ERR_CANCELLED && !waits_too_long(w) &&
+        task->homes_away_s <= fmax(1e-3 * AWAY_MS, patience_for_merged(w)))
         return PL_OK;
     /* A worker that should send an update for these versions may be gone. This worker
      * gives its task back, so that it is free to do that worker's task. */
     pl_copy_text(text, sizeof text, pl_last_error());
     worker_task_lose(task); /* a task cannot be finished without its merged versions */
     trainer_cancel(w->inner);
-    return worker_tell_release(w, task, passes ? PL_OK : status, text);
+    return worker_tell_release(
+        w, task, passes && !pl_is_unreached(status) ? PL_OK : status, text);
 }
 
 static pl_status work_turn(worker *w)
@@ -669,9 +677,7 @@ static pl_status join_hub(worker *w)
         list[i] = w->homes_at[i];
     pl_client_options options = {.homes = list,
                                  .n_homes = w->n_homes,
-                                 .patience_ms = w->options->patience_ms < AWAY_MS
-                                                    ? w->options->patience_ms
-                                                    : AWAY_MS,
+                                 .patience_ms = w->options->patience_ms,
                                  .direct = w->options->direct,
                                  .idle = worker_go_on,
                                  .idle_context = w};

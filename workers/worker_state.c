@@ -313,7 +313,7 @@ static pl_status repeat_phases(worker *w, worker_task *task)
         drop_remake(w, one);
         waited_s += pl_now() - tried;
         const bool passes = pl_is_unreached(status) || status == PL_ERR_STALE;
-        if (passes && waited_s < worked_s)
+        if (passes && w->broken == PL_OK && waited_s < worked_s)
             status = wait_turn(w);
         if (status != PL_OK) {
             worker_task_free(&last);

@@ -194,20 +194,22 @@ PL_TEST(lease_that_was_given_back_ends_at_the_homes)
     }
 }
 
-/* A worker that does not reach a home is at fault only if the hub reaches it. */
+/* A worker that does not reach a home is at fault only if the hub reaches it, and has
+ * reached it for a while. */
 PL_TEST(worker_without_a_way_to_the_homes_is_barred_and_its_task_goes_on)
 {
     enum { SILENT_MS = 5000, LONG_MS = 60000 };
     OWNED(close_hub) fake *f = open_hub(1);
-    for (int reached = 0; reached < 2; reached++) {
+    for (int i = 0; i < 3; i++) {
         pl_message a, m = {.token = take_task(f, 0)};
-        f->h.homes[0].heard_ms = pl_now_ms() + (reached ? LONG_MS : -SILENT_MS);
+        f->h.homes[0].heard_ms = pl_now_ms() + (i > 0 ? LONG_MS : -SILENT_MS);
+        f->h.homes[0].back_ms = pl_now_ms() - (i > 1 ? LONG_MS : 0);
         PL_SAY(&m, RELEASE, release, .status = PL_ERR_TIMEOUT, .text = "no answer",
                .name = "first", .phase = 0, .task = the_path(f)->name);
         assert_int_equal(ask(f, 0, &m, &a), PL_MSG_OK);
         pl_message_destroy(&a);
         const hub_worker *w = &f->h.workers[hub_find_worker(&f->h, "first")];
-        assert_int_equal(hub_is_barred(w, pl_now_ms()), reached);
+        assert_int_equal(hub_is_barred(w, pl_now_ms()), i == 2);
         assert_int_equal(w->n_failures, 0);
         assert_int_equal(the_path(f)->lease.failures, 0);
         f->h.homes[0].heard_ms = pl_now_ms();

@@ -140,19 +140,40 @@ FIXTURE_TEST(lease_is_renewed_while_the_arm_is_fetched)
     }
 }
 
-FIXTURE_TEST(arm_that_cannot_be_used_is_a_failure_of_its_task)
+static void refuse_arm(scene *s, pl_status why, const char *text)
 {
     pl_message a;
     pl_message_init(&a, PL_MSG_ERR);
-    pl_put_u64(&a.body, PL_TAG_STATUS, PL_ERR_DAMAGED);
-    pl_put_text(&a.body, PL_TAG_TEXT, "the arm is damaged");
+    pl_put_u64(&a.body, PL_TAG_STATUS, why);
+    pl_put_text(&a.body, PL_TAG_TEXT, text);
     hear(s, s->home, PL_MSG_GET_BLOB);
     answer(s, s->home, &a);
+}
+
+FIXTURE_TEST(arm_that_cannot_be_used_is_a_failure_of_its_task)
+{
+    refuse_arm(s, PL_ERR_DAMAGED, "the arm is damaged");
     hear(s, s->hub, PL_MSG_RELEASE);
     pl_reader r = assert_named(s);
     char text[64];
     pl_get_text(&r, PL_TAG_TEXT, 0, text, sizeof text);
     assert_string_equal(text, "the arm is damaged");
+    assert_int_equal(pl_get_u64(&r, PL_TAG_STATUS, 0), PL_ERR_DAMAGED);
+}
+
+FIXTURE_TEST(fetch_that_has_worked_for_long_waits_longer_for_a_home)
+{
+    enum { WORKS_S = 20, TIMES = 25, SILENCE_S = 200, LOOK_MS = 200 };
+    for (int i = 0; i <= TIMES; i++) {
+        let_pass(i < TIMES ? WORKS_S : SILENCE_S);
+        pl_sleep_ms(LOOK_MS); /* the worker sees that the home is silent */
+        if (i < TIMES)
+            refuse_arm(s, PL_ERR_NET, "a relay has lost its home");
+        pl_sleep_ms(LOOK_MS);
+    }
+    refuse_arm(s, PL_ERR_DAMAGED, "the arm is damaged");
+    hear(s, s->hub, PL_MSG_RELEASE);
+    pl_reader r = assert_named(s);
     assert_int_equal(pl_get_u64(&r, PL_TAG_STATUS, 0), PL_ERR_DAMAGED);
 }
 
