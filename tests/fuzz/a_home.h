@@ -1,4 +1,5 @@
-/* A home for the fuzz targets that send it messages, and what workers send to it. */
+/* folder: home. A home for the fuzz targets that send it messages, and what workers
+ * send to it. */
 #pragma once
 #include "codec/codec.h"
 #include "home/home.h"

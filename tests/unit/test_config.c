@@ -27,7 +27,7 @@ PL_TEST(rule_and_gap_are_those_of_the_words)
     static const char noloco[] = "outer.method=noloco", co2[] = "outer.method=co2";
     assert_int_equal(OUTER(noloco, "outer.rule=nesterov").method.rule,
                      PL_RULE_NESTEROV);
-    assert_int_equal(OUTER("outer.method=fedavg", "outer.rule=heavy-ball").method.rule,
+    assert_int_equal(OUTER(noloco, "outer.rule=heavy-ball").method.rule,
                      PL_RULE_HEAVY_BALL);
     assert_int_equal(OUTER(co2, "outer.gap=norm").method.gap, PL_GAP_NORM);
     assert_int_equal(OUTER(co2, "outer.gap=none").method.gap, PL_GAP_NONE);
