@@ -366,8 +366,7 @@ static const pl_key keys[] = {
           "a lease that was not renewed for this long, or for a 20th of a task's usual "
           "time if that is longer, ends, and another worker gets the task"),
     WHOLE("workers.patience_s", patience_s, "60", 1, 86400, "s", LOCAL,
-          "how long a worker waits for a hub (if it joined: a day), and up to 60 s for "
-          "a home's data"),
+          "how long a worker waits for a hub; one that joined waits for a day"),
 
     SECTION("fleet",
             "audits and backup tasks, for workers that are slow or not trusted"),

@@ -429,7 +429,7 @@ pl_status hub_take_home(hub *h, int index, pl_message *m, int64_t now_ms)
     pl_status status = PL_OK;
     if (is_older_copy(home, m, now_ms))
         return PL_OK;
-    if (is_silent(home, now_ms))
+    if (now_ms - home->heard_ms > AWAY_MS)
         home->back_ms = now_ms;
     home->heard_ms = now_ms;
     h->stirred = true;
@@ -443,6 +443,7 @@ pl_status hub_take_home(hub *h, int index, pl_message *m, int64_t now_ms)
         pl_log(PL_LOG_WARN, "home.restarted", "epoch=%llu",
                (unsigned long long)m->epoch);
         home->welcome = false;
+        home->back_ms = now_ms;
         home->asked_ms = 0;
         home->fence_next = 0;
     }

@@ -35,8 +35,7 @@ enum {
     FAULT_BARRED_MS = 5000,
     BARS_MAX = 6, /* 60 s << 6 is about an hour, 5 s << 6 about five minutes */
     OVERDUE_TIMES = 20,
-    OVERDUE_TTLS = 10,
-    STILL_MS = 60000
+    OVERDUE_TTLS = 10
 };
 
 int hub_find_worker(const hub *h, const char *name)
@@ -441,28 +440,10 @@ double hub_overdue_s(const hub *h, double usual_s)
     return 1e-3 * OVERDUE_TTLS * (double)h->options->ttl_ms + OVERDUE_TIMES * usual_s;
 }
 
-/* Returns for how long the holder of a lease has sent and no byte has moved, although
- * the hub reaches all homes. If another worker's bytes move, a home may have no room
- * for those of this worker. */
-static double still_s(const hub *h, const plan_lease *lease, int64_t now_ms)
-{
-    const int64_t reached_ms = hub_reached_ms(h, now_ms);
-    int64_t since_ms =
-        lease->step_ms > lease->granted_ms ? lease->step_ms : lease->granted_ms;
-    for (int i = 0; i < h->n_workers; i++) {
-        const hub_worker *w = &h->workers[i];
-        if ((i == lease->worker || (w->has_lease && w->stage == PLAN_SENDS)) &&
-            w->link.moved_ms > since_ms)
-            since_ms = w->link.moved_ms;
-    }
-    return 1e-3 * fmin((double)(now_ms - since_ms), (double)reached_ms);
-}
-
 /* Ends a lease that its worker has held far too long. A worker that renews a lease
  * again and again and delivers nothing would stop the path. If it has delivered before,
  * and now only sends, its way to the homes is broken: that is a fault of its machine.
- * If no usual time is known, only a lease whose results do not move is overdue. Returns
- * false if the lease is not overdue. */
+ * Returns false if the lease is not overdue, or if no usual time is known. */
 static bool end_overdue(hub *h, const plan_arm *arm, plan_path *path, hub_audit *audit,
                         int64_t now_ms)
 {
@@ -473,20 +454,15 @@ static bool end_overdue(hub *h, const plan_arm *arm, plan_path *path, hub_audit 
     double n_tasks;
     const double held_s = hub_held_s(arm, path, &lease, phase, now_ms, &n_tasks);
     char text[200];
-    if (!lease.active || (usual_s <= 0 && !sends) ||
-        (usual_s > 0
-             ? held_s <= ldexp(hub_overdue_s(h, usual_s * n_tasks), path->n_taken)
-             : still_s(h, &lease, now_ms) <= 1e-3 * STILL_MS + hub_overdue_s(h, 0)))
+    if (!lease.active || usual_s <= 0 ||
+        held_s <= ldexp(hub_overdue_s(h, usual_s * n_tasks), path->n_taken))
         return false;
     const hub_worker *w = &h->workers[lease.worker];
     const bool fault = sends && (w->own_key || w->proven);
-    const int len =
-        snprintf(text, sizeof text,
-                 "it held the lease of %.60s for %.0f s without delivering a result",
-                 path->name, held_s);
-    if (usual_s > 0)
-        snprintf(text + len, sizeof text - (size_t)len,
-                 "; such a task usually takes %.1f s", usual_s);
+    snprintf(text, sizeof text,
+             "it held the lease of %.60s for %.0f s without delivering a result; such "
+             "a task usually takes %.1f s",
+             path->name, held_s, usual_s);
     path->n_taken += path->n_taken < PLAN_TAKEN_MAX;
     if (audit) {
         hub_audit_release(h, audit, NULL);

@@ -479,6 +479,7 @@ static pl_status send_results(sender *s)
             worker_save_state(s->options->cache, task);
         goto done;
     }
+    s->moved_ms = pl_now_ms();
     for (size_t i = 0; i < s->task->n_met; i++)
         PL_TRY(check_met(s, &s->task->met[i]));
     PL_TRY(pl_failpoint("worker.submit.before"));

@@ -13,7 +13,8 @@ enum {
     /* A worker that leaves waits so long for a hub or home that is away. And a fetch
      * that has just begun waits no longer for a home: if it is this worker that does
      * not reach the home, another one can do the task. */
-    AWAY_MS = 60000
+    AWAY_MS = 60000,
+    DAY_MS = 86400000
 };
 
 static bool must_stop_worker(const worker *w)
@@ -463,12 +464,14 @@ done:
     /* if a fetch has worked for longer than a minute, it waits as long again */
     if (w->fetching)
         pl_client_set_patience(
-            w->homes,
-            (int)fmin(w->options->patience_ms,
-                      fmax(AWAY_MS, 500 * (pl_now() - w->fetching->granted))));
+            w->homes, (int)fmin(DAY_MS, fmax(fmin(AWAY_MS, w->options->patience_ms),
+                                             500 * (pl_now() - w->fetching->granted))));
     if (w->fetching && worker_task_lost(w->fetching))
         return pl_fail(PL_ERR_STALE, "the lease of %s was given to another worker",
                        w->fetching->name);
+    if (w->merging && worker_task_lost(w->training))
+        return pl_fail(PL_ERR_STALE, "the lease of %s was given to another worker",
+                       w->training->name);
     return check_stop(w);
 }
 
@@ -569,6 +572,7 @@ static pl_status bring_merged(worker *w)
     /* A worker that should send an update for these versions may be gone. This worker
      * gives its task back, so that it is free to do that worker's task. */
     pl_copy_text(text, sizeof text, pl_last_error());
+    w->ask_after_ms = pl_now_ms() + NO_HURRY_MS;
     worker_task_lose(task); /* a task cannot be finished without its merged versions */
     trainer_cancel(w->inner);
     return worker_tell_release(

@@ -73,7 +73,7 @@ typedef struct pl_worker_options {
     /* limit of the cache for modules and optimizer states in memory */
     uint64_t cache_bytes;
     /* how long the hub may be unreachable before the worker ends; for data from a home
-     * it waits at most a minute of it, or as long as the fetch has worked */
+     * it waits at most a minute, or as long as the fetch has worked */
     int patience_ms;
     /* addresses of relays that the worker uses instead of the homes that the hub
      * names */
