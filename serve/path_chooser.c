@@ -204,6 +204,7 @@ pl_status pl_path_chooser_choose(pl_path_chooser *c, const int32_t *tokens, int 
     if (n > seen) {
         /* the router's nats of the later tokens */
         const int n_paths = pl_topology_n_paths(c->topology);
+        PL_CHECK(pl_path_chooser_by_router(c)); /* allocates c->costs */
         PL_CHECK(pl_path_chooser_costs(c, tokens + seen - 1, n - seen + 1, n_paths,
                                        c->costs));
         for (int path = 0; path < n_paths; path++)
