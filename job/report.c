@@ -365,6 +365,9 @@ void evaluation_print(const pl_run *r, const evaluation *e)
                 "%s) for the\n   bits/byte of one machine with all tokens, or better",
                 mix->effort.seconds / one, pl_human_seconds(mix->effort.seconds, mine),
                 pl_human_seconds(one, its));
+        else
+            say("   one machine per path does not reach the bits/byte of one machine "
+                "with all tokens");
     }
     print_least_difference(e);
     evaluation_print_loss(r, e);
