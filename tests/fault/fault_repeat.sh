@@ -118,7 +118,7 @@ passes gc.calm "the undisturbed run" run_job gc.calm --set train.phases=19
 PATHLOOM_FAILPOINT=hub.grant.after@hub:stop:64 run_job gc.shot $long \
     $patient >"$work/gc.shot.out" 2>&1 & # with 16 phases at most
 job=$!
-modules_reach gc.shot 11 # until the end the newest uploaded states are those of phase 10
+modules_reach gc.shot 12 # until the end the newest uploaded states are those of version 11
 for pid in $(left_behind gc.shot); do
     kill -9 "$pid" 2>/dev/null
 done
