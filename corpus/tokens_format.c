@@ -104,20 +104,23 @@ pl_status tokens_header_decode(const uint8_t *data, size_t len, const char *what
     return PL_OK;
 }
 
+static pl_status pack_token(uint32_t token, uint32_t vocab, pl_buf *out)
+{
+    const uint32_t width = tokens_width(vocab);
+    if (token >= vocab)
+        return pl_fail(PL_ERR_DATA, "token %d is outside the vocabulary of %u",
+                       (int32_t)token, (unsigned)vocab);
+    /* The file is little-endian, so the low bytes of a token come first. */
+    memcpy(out->data + out->len, &token, width);
+    out->len += width;
+    return PL_OK;
+}
+
 pl_status tokens_pack(const int32_t *tokens, size_t n, uint32_t vocab, pl_buf *out)
 {
-    uint32_t width = tokens_width(vocab);
-    pl_buf_reserve(out, (n + 2) * width);
-    for (size_t i = 0; i < n + 2; i++) {
-        uint32_t token = i == 0       ? PL_TOKEN_BOS
-                         : i == n + 1 ? PL_TOKEN_EOS
-                                      : (uint32_t)tokens[i - 1];
-        if (token >= vocab)
-            return pl_fail(PL_ERR_DATA, "token %d is outside the vocabulary of %u",
-                           (int32_t)token, (unsigned)vocab);
-        /* The file is little-endian, so the low bytes of a token come first. */
-        memcpy(out->data + out->len, &token, width);
-        out->len += width;
-    }
-    return PL_OK;
+    pl_buf_reserve(out, (n + 2) * tokens_width(vocab));
+    PL_CHECK(pack_token(PL_TOKEN_BOS, vocab, out));
+    for (size_t i = 0; i < n; i++)
+        PL_CHECK(pack_token((uint32_t)tokens[i], vocab, out));
+    return pack_token(PL_TOKEN_EOS, vocab, out);
 }

@@ -19,13 +19,12 @@
 typedef pl_status (*pl_path_params_fn)(void *context, int path, float *params);
 
 /* Scores document docs[i] with the parameters of path_of[i]. */
-PL_MUST_CHECK pl_status pl_score_routed(pl_scorer *scorer, const pl_tokens *tokens,
-                                        const uint32_t *docs, const int *path_of,
-                                        size_t n, pl_path_params_fn params,
-                                        void *context, pl_score *scores);
+pl_status pl_score_routed(pl_scorer *scorer, const pl_tokens *tokens,
+                          const uint32_t *docs, const int *path_of, size_t n,
+                          pl_path_params_fn params, void *context, pl_score *scores);
 
 /* Checks the paths of documents. ERR_ARG: a path is not in 0 .. n_paths - 1. */
-PL_MUST_CHECK pl_status pl_check_paths(const int *path_of, size_t n, int n_paths);
+pl_status pl_check_paths(const int *path_of, size_t n, int n_paths);
 
 /* ---- routes ---- */
 /* Ways to choose the path of a document or of each of its pieces (routes.c). */
@@ -121,7 +120,7 @@ typedef struct pl_routes {
     pl_likeliest *likeliest; /* [n] per document */
     pl_every_choice *every;  /* [n_every, n] per W and document; NULL if n_every is 0 */
 } pl_routes;
-PL_MUST_CHECK pl_status pl_score_routes(const pl_route_job *job, const pl_routes *out);
+pl_status pl_score_routes(const pl_route_job *job, const pl_routes *out);
 
 /* ---- sums ---- */
 /* pl_score_sum adds the scores in order. pl_perplexity returns NaN if no target was
@@ -143,9 +142,8 @@ void pl_score_by_domain(const pl_tokens *tokens, const uint32_t *docs,
  * pl_counted_bytes computes how many bytes of text these targets represent, and sets
  * *lost if one of them is unknown, so that the text cannot be rebuilt from them. */
 uint64_t pl_counted_targets(const pl_tokens *tokens, uint32_t doc, int prefix);
-PL_MUST_CHECK pl_status pl_counted_bytes(const pl_tokens *tokens, uint32_t doc,
-                                         int prefix, const pl_tokenizer *tokenizer,
-                                         uint64_t *bytes, bool *lost);
+pl_status pl_counted_bytes(const pl_tokens *tokens, uint32_t doc, int prefix,
+                           const pl_tokenizer *tokenizer, uint64_t *bytes, bool *lost);
 
 /* Chooses evenly spaced documents of the list. Together they have at most max_targets
  * counted targets (0: no limit), but at least one document is chosen. Documents are not

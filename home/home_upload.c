@@ -236,12 +236,13 @@ pl_status home_adopt_blob(home *h, const pl_hash *hash)
     PL_TRY(home_write(h));
     PL_TRY(home_lend_blob(h, hash, "a blob", &bytes, &owned));
     PL_TRY(pl_txn_put_blob(h->txn, bytes.at, bytes.len, &stored));
-    if (!owned) /* an upload */
+    const bool uploaded = !owned;
+    if (uploaded)
         staging_drop(&h->uploads, hash);
     /* pl_txn_put_blob computes the hash of an upload for the first time. If it differs
      * from the hash that the sender gave, no record names the bytes, so the commit
      * drops them. */
-    if (!owned && !pl_hash_equal(&stored, hash))
+    if (uploaded && !pl_hash_equal(&stored, hash))
         PL_TRY(pl_fail(PL_ERR_DAMAGED,
                        "the bytes of an upload do not match the hash that the sender "
                        "gave; send the upload again"));

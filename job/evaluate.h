@@ -108,8 +108,7 @@ void evaluation_print(const pl_run *r, const evaluation *e);
 void evaluation_print_details(const pl_run *r, const evaluation *e);
 /* If the run was lengthened (train.more): also evaluates the last versions of the
  * chapter before, and says whether the longer run is better. */
-PL_MUST_CHECK pl_status evaluation_print_before(pl_run *r, pl_store *store,
-                                                const evaluation *e);
+pl_status evaluation_print_before(pl_run *r, pl_store *store, const evaluation *e);
 /* Writes "12.3 ±0.4" and the unit, or only "12.3" and the unit if there is only one
  * document, so that the error is not known. "±" has two bytes but takes one column, so
  * `width` columns need one byte more. */
@@ -133,7 +132,7 @@ pl_status evaluation_save(const pl_run *r, const evaluation *e);
 /* Deletes the report of the run that has this store: the newest versions are about to
  * change, and the report describes the versions before. Does nothing if the store
  * belongs to no run. `train` and the end of training write the report again. */
-PL_MUST_CHECK pl_status run_drop_report(const char *store);
+pl_status run_drop_report(const char *store);
 
 /* Prints one line of text from each path (at most 8 paths), prompted with the beginning
  * of a held-out document of that path. */

@@ -125,10 +125,10 @@ static pl_status on_put_blob(relay *r, const pl_peer *peer, pl_message *m)
           !staging_holder_is_full(&r->uploads, p.total + held) &&
           pl_codec_claims_homomorphic(head, p.len > 0 ? p.len : p.head.len, &n) &&
           n <= r->uploads.limit / sizeof(float)));
-    pl_status status = !is_kept    ? PL_ERR_PROTO
-                       : p.len > 0 ? staging_put(&r->uploads, &p, &there)
-                                   : staging_open(&r->uploads, &p, &there);
-    /* also if the relay takes no more of this key, or has no memory */
+    pl_status status = PL_ERR_PROTO; /* also if the relay takes no more of this key */
+    if (is_kept)
+        status = p.len > 0 ? staging_put(&r->uploads, &p, &there)
+                           : staging_open(&r->uploads, &p, &there);
     if ((status == PL_ERR_PROTO || status == PL_ERR_NOMEM) &&
         !(is_kept && staging_has(&r->uploads, &p.hash))) {
         if (good && p.len > 0) /* the state of a task whose updates wait here */

@@ -40,5 +40,4 @@ typedef struct pl_relay_report {
     int64_t n_alone; /* number of updates that were sent to the home unchanged */
 } pl_relay_report;
 
-PL_MUST_CHECK pl_status pl_relay_run(const pl_relay_options *options,
-                                     pl_relay_report *report);
+pl_status pl_relay_run(const pl_relay_options *options, pl_relay_report *report);

@@ -47,7 +47,7 @@ typedef struct pl_mixture {
 } pl_mixture;
 void pl_mixture_close(pl_mixture *mix);
 /* Replaces the mixture's arm by another arm of the run. */
-PL_MUST_CHECK pl_status pl_mixture_use_arm(pl_mixture *mix, const char *arm);
+pl_status pl_mixture_use_arm(pl_mixture *mix, const char *arm);
 
 /* router.answer=auto means likelihood for a run with at most this many paths. */
 enum { PL_LIKELIHOOD_PATHS_MAX = 16 };
@@ -66,35 +66,31 @@ typedef struct pl_path_module {
  * `which` asks for. An arm that is not a chapter of the mixture has no best versions,
  * so its newest versions are used. ERR_NOT_FOUND: a tag lacks a module, or the arm has
  * no tag of best versions. */
-PL_MUST_CHECK pl_status pl_name_path_modules(pl_store *store, const pl_arm *arm,
-                                             const pl_topology *t, int path,
-                                             pl_which which, pl_path_module *modules);
+pl_status pl_name_path_modules(pl_store *store, const pl_arm *arm, const pl_topology *t,
+                               int path, pl_which which, pl_path_module *modules);
 /* Finds the version of a module whose name and number are set, and sets the number and
  * the hash of this version. ERR_NOT_FOUND if garbage collection has deleted its
  * parameters. */
-PL_MUST_CHECK pl_status pl_find_path_module(pl_store *store, pl_path_module *module);
+pl_status pl_find_path_module(pl_store *store, pl_path_module *module);
 /* Reads the floats of a module that pl_find_path_module has found. */
-PL_MUST_CHECK pl_status pl_read_path_module(pl_store *store, const pl_topology *t,
-                                            int slot, const pl_path_module *module,
-                                            float *out);
+pl_status pl_read_path_module(pl_store *store, const pl_topology *t, int slot,
+                              const pl_path_module *module, float *out);
 /* Reads modules [n_slots] whose names and numbers are set, and sets the numbers and
  * hashes of the versions that were read. */
-PL_MUST_CHECK pl_status pl_read_path_modules(pl_store *store, const pl_topology *t,
-                                             pl_path_module *modules, float *params);
+pl_status pl_read_path_modules(pl_store *store, const pl_topology *t,
+                               pl_path_module *modules, float *params);
 /* Makes the name of the tag for a path's best version, such as "best-mix-p01". If
  * train.holdout is above 0, `train` makes this tag when the arm has ended. */
 char *pl_best_tag(const pl_arm *arm, const pl_topology *t, int path,
                   char out[PL_NAME_MAX]);
 /* Reads the parameters of a path in the versions that `which` asks for. ERR_NOT_FOUND
  * if garbage collection has deleted the parameters of one of them. */
-PL_MUST_CHECK pl_status pl_read_path(pl_store *store, const pl_arm *arm,
-                                     const pl_topology *t, int path, pl_which which,
-                                     float *params);
+pl_status pl_read_path(pl_store *store, const pl_arm *arm, const pl_topology *t,
+                       int path, pl_which which, float *params);
 /* Makes *closed [n_paths]: true for all paths that use a module of the list `modules`,
  * such as "L1.E3,B0.E1". The caller frees *closed with pl_free, also after a failure.
  * ERR_NOT_FOUND: there is no such module. ERR_USAGE: all paths would be closed. */
-PL_MUST_CHECK pl_status pl_close_paths(const pl_topology *t, const char *modules,
-                                       bool **closed);
+pl_status pl_close_paths(const pl_topology *t, const char *modules, bool **closed);
 /* Finds the number of a path by its name: "p01" and "1" both mean path 1.
  * ERR_NOT_FOUND. */
-PL_MUST_CHECK pl_status pl_find_path(const pl_topology *t, const char *name, int *path);
+pl_status pl_find_path(const pl_topology *t, const char *name, int *path);

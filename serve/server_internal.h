@@ -103,12 +103,11 @@ typedef struct server_asker {
 } server_asker;
 /* Submits a job; takes ownership of the completion. ERR_BUSY: too many requests wait,
  * too many requests are from this address, or the server is ending. */
-PL_MUST_CHECK pl_status server_submit(pl_server *s, server_kind kind,
-                                      pl_completion *completion, server_asker asker,
-                                      server_job **out);
+pl_status server_submit(pl_server *s, server_kind kind, pl_completion *completion,
+                        server_asker asker, server_job **out);
 /* Submits a job that asks for the state of the slots. The text of the job's only event
  * is the answer, in JSON. */
-PL_MUST_CHECK pl_status server_ask_slots(pl_server *s, server_job **out);
+pl_status server_ask_slots(pl_server *s, server_job **out);
 server_counters *server_counts(pl_server *s);
 bool server_is_draining(const pl_server *s);
 /* Sets what else is read again when the server reloads; NULL: nothing. */
@@ -120,8 +119,7 @@ const pl_server_options *server_options(const pl_server *s);
 /* ---- pages (server_pages.c) ---- */
 void server_write_models(pl_server *s, pl_buf *out);
 /* Writes one model. ERR_NOT_FOUND if the server has no model with this name. */
-PL_MUST_CHECK pl_status server_write_model(const pl_server *s, const char *name,
-                                           pl_buf *out);
+pl_status server_write_model(const pl_server *s, const char *name, pl_buf *out);
 /* Writes the server's properties (slots, context, default values) in the form of
  * llama-server; clients read them before their first request. */
 void server_write_props(pl_server *s, pl_buf *out);

@@ -63,20 +63,20 @@ static pl_status walk_family(pl_store *store, kv_family family, kv_slice prefix,
                              bool whole, pl_row_fn fn, void *context)
 {
     pl_status status = PL_OK;
-    kv_cursor *cursor = kv_cursor_open(store->db, NULL, family, prefix);
-    while (kv_cursor_next(cursor)) {
-        if (whole && cursor->key.len != prefix.len)
+    kv_cursor *at = kv_cursor_open(store->db, NULL, family, prefix);
+    while (kv_cursor_next(at)) {
+        if (whole && at->key.len != prefix.len)
             continue; /* this row belongs to a longer name that begins with the name */
         pl_row row = {.family = (int)family,
-                      .key = cursor->key.data,
-                      .key_len = cursor->key.len,
-                      .value = cursor->value.data,
-                      .value_len = cursor->value.len};
+                      .key = at->key.data,
+                      .key_len = at->key.len,
+                      .value = at->value.data,
+                      .value_len = at->value.len};
         PL_TRY(fn(context, &row));
     }
-    status = cursor->status;
+    status = at->status;
 done:
-    kv_cursor_close(&cursor);
+    kv_cursor_close(&at);
     return status;
 }
 

@@ -85,14 +85,14 @@ struct kv_batch {
     pl_status sum_status;
 };
 
-typedef struct cursor {
+typedef struct row_walk {
     kv_cursor at; /* first, so that a pointer to it is one to the cursor */
     rocksdb_iterator_t *rows;
     const kv *db;
     pl_buf prefix;
     /* whether the iterator is at a row that the cursor has not returned yet */
     bool ready;
-} cursor;
+} row_walk;
 
 const char *kv_family_name(kv_family family)
 {
@@ -398,7 +398,7 @@ void kv_unpin(kv_pin *pin)
 
 kv_cursor *kv_cursor_open(kv *db, kv_batch *batch, kv_family family, kv_slice prefix)
 {
-    cursor *walk = pl_alloc(sizeof *walk);
+    row_walk *walk = pl_alloc(sizeof *walk);
     walk->db = db;
     walk->rows = rocksdb_create_iterator_cf(db->db, db->read, db->families[family]);
     if (batch)
@@ -413,7 +413,7 @@ kv_cursor *kv_cursor_open(kv *db, kv_batch *batch, kv_family family, kv_slice pr
 
 void kv_cursor_close(kv_cursor **handle)
 {
-    cursor *walk = (cursor *)*handle;
+    row_walk *walk = (row_walk *)*handle;
     *handle = NULL;
     if (!walk)
         return;
@@ -424,14 +424,14 @@ void kv_cursor_close(kv_cursor **handle)
 
 void kv_cursor_seek(kv_cursor *at, kv_slice key)
 {
-    cursor *walk = (cursor *)at;
+    row_walk *walk = (row_walk *)at;
     rocksdb_iter_seek(walk->rows, key.data, key.len);
     walk->ready = true;
 }
 
 bool kv_cursor_next(kv_cursor *at)
 {
-    cursor *walk = (cursor *)at;
+    row_walk *walk = (row_walk *)at;
     char *error = NULL;
     if (!walk->ready)
         rocksdb_iter_next(walk->rows);

@@ -204,7 +204,7 @@ bool hub_find_backup(hub *h, int worker, int64_t now_ms, plan_task *out)
         double own_s = hub_task_s(w, &arm->arm);
         const bool probes = own_s <= 0 && both && !doubtful && !late &&
                             w->n_probes < PROBES_MAX && w->peer.role == PL_AS_WORKER &&
-                            hub_n_held(h, w, true, true) == 0;
+                            hub_n_held(h, w, HELD_BY_KEY | HELD_BACKUPS) == 0;
         if (own_s <= 0)
             own_s = arm->typical_s > 0 ? arm->typical_s : hub_usual_s(arm);
         own_s *= (double)(1 + plan_repeats(path, worker));

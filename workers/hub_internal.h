@@ -370,9 +370,10 @@ pl_status hub_enrol(hub *h, const pl_peer *peer, pl_message *m, pl_message *a);
 pl_status hub_check_owner(const hub_worker *w, const pl_peer *peer);
 /* Whether the worker is on trial (hub_names.c). */
 bool hub_is_on_trial(const hub *h, const hub_worker *w);
-/* Returns how many tasks and audits this worker has; with by_key also those of all
- * workers with the same key (same_holder), with `backups` also backups. */
-int hub_n_held(const hub *h, const hub_worker *w, bool by_key, bool backups);
+/* Returns how many tasks and audits this worker has; also backups, or those of all
+ * workers with the same key (same_holder). */
+enum { HELD_BACKUPS = 1, HELD_BY_KEY = 2 };
+int hub_n_held(const hub *h, const hub_worker *w, int also);
 /* Whether this worker has any lease: of a task, of a backup or of an audit. */
 bool hub_holds_lease(const hub *h, int worker);
 /* Notes that the worker lost the lease `token` without a usable result. `hub` points to

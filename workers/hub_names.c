@@ -368,8 +368,9 @@ static bool holds(const hub *h, const hub_worker *w, bool by_key, const plan_lea
                                 : l->worker == (int)(w - h->workers));
 }
 
-int hub_n_held(const hub *h, const hub_worker *w, bool by_key, bool backups)
+int hub_n_held(const hub *h, const hub_worker *w, int also)
 {
+    const bool by_key = also & HELD_BY_KEY, backups = also & HELD_BACKUPS;
     int n = 0;
     for (plan_walk at = {.plan = &h->tasks}; plan_next(&at);)
         n += holds(h, w, by_key, &at.path->lease) +
@@ -381,7 +382,7 @@ int hub_n_held(const hub *h, const hub_worker *w, bool by_key, bool backups)
 
 bool hub_holds_lease(const hub *h, int worker)
 {
-    return hub_n_held(h, &h->workers[worker], false, true) > 0;
+    return hub_n_held(h, &h->workers[worker], HELD_BACKUPS) > 0;
 }
 
 void hub_put_on_trial(hub *h, int worker)

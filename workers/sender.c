@@ -245,10 +245,7 @@ static pl_status pack(sender *s, int n_slots, parcel *p)
 
 static pl_status check_task_lease(const sender *s)
 {
-    if (s->task && worker_task_lost(s->task))
-        return pl_fail(PL_ERR_STALE, "the lease of %s was given to another worker",
-                       s->task->name);
-    return PL_OK;
+    return s->task ? worker_check_lease(s->task) : PL_OK;
 }
 
 /* Runs while a call to the homes waits. */

@@ -72,8 +72,7 @@ static pl_status give_task_up(worker *w, worker_task *task, pl_status why,
     w->shuns_peers = w->shuns_peers || task->deceived;
     if (why == PL_ERR_STALE || worker_task_lost(task))
         return PL_OK;
-    const bool blames_nobody = worker_is_passing(why) && !pl_is_unreached(why);
-    PL_CHECK(worker_tell_release(w, task, blames_nobody ? PL_OK : why, text));
+    PL_CHECK(worker_tell_release(w, task, why, text));
     w->ask_after_ms = pl_now_ms() + NO_HURRY_MS;
     const bool is_fatal = why == PL_ERR_DEVICE || why == PL_ERR_NOMEM ||
                           why == PL_ERR_UNSUPPORTED || why == PL_ERR_NOPERM;
@@ -466,12 +465,10 @@ done:
         pl_client_set_patience(
             w->homes, (int)fmin(DAY_MS, fmax(fmin(AWAY_MS, w->options->patience_ms),
                                              500 * (pl_now() - w->fetching->granted))));
-    if (w->fetching && worker_task_lost(w->fetching))
-        return pl_fail(PL_ERR_STALE, "the lease of %s was given to another worker",
-                       w->fetching->name);
-    if (w->merging && worker_task_lost(w->training))
-        return pl_fail(PL_ERR_STALE, "the lease of %s was given to another worker",
-                       w->training->name);
+    if (w->fetching)
+        PL_CHECK(worker_check_lease(w->fetching));
+    if (w->merging)
+        PL_CHECK(worker_check_lease(w->training));
     return check_stop(w);
 }
 
@@ -575,8 +572,7 @@ static pl_status bring_merged(worker *w)
     w->ask_after_ms = pl_now_ms() + NO_HURRY_MS;
     worker_task_lose(task); /* a task cannot be finished without its merged versions */
     trainer_cancel(w->inner);
-    return worker_tell_release(
-        w, task, passes && !pl_is_unreached(status) ? PL_OK : status, text);
+    return worker_tell_release(w, task, status, text);
 }
 
 static pl_status work_turn(worker *w)

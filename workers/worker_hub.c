@@ -204,6 +204,8 @@ pl_status worker_tell_release(worker *w, const worker_task *task, pl_status why,
                               const char *reason)
 {
     pl_message m = {.token = task->token};
+    if (why == PL_ERR_STALE || (worker_is_passing(why) && !pl_is_unreached(why)))
+        why = PL_OK;
     PL_SAY(&m, RELEASE, release, .status = why, .text = why != PL_OK ? reason : NULL,
            .name = w->options->name, .phase = task->phase, .task = task->name);
     return send_hub(w, &m);

@@ -215,6 +215,13 @@ static inline bool worker_task_lost(const worker_task *task)
 {
     return __atomic_load_n(&task->lost, __ATOMIC_RELAXED) != 0;
 }
+static inline pl_status worker_check_lease(const worker_task *task)
+{
+    return !worker_task_lost(task)
+               ? PL_OK
+               : pl_fail(PL_ERR_STALE, "the lease of %s was given to another worker",
+                         task->name);
+}
 static inline void worker_task_lose(worker_task *task)
 {
     __atomic_store_n(&task->lost, 1, __ATOMIC_RELAXED);
@@ -300,7 +307,8 @@ pl_status worker_ask_task(worker *w);
 pl_status worker_keep_leases(worker *w);
 pl_status worker_tell_offer(worker *w, const worker_task *task);
 pl_status worker_tell_done(worker *w, const worker_task *task);
-/* If `why` is PL_OK, giving the task back does not count as a failure. */
+/* Giving the task back is no failure if `why` is PL_OK, or is a failure that passes.
+ * But that no home was reached is told, because this machine may be at fault. */
 pl_status worker_tell_release(worker *w, const worker_task *task, pl_status why,
                               const char *reason);
 /* Tells the hub that this worker leaves: it holds no tasks and does not ask for one. */

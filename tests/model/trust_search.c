@@ -437,19 +437,23 @@ static const char *visit_all(const scenario *which)
 
 /* Two hubs at once need few leases, because each step of theirs may happen at any time.
  * With `alone`, path 1 has finished its first phase, and only path 0 is trained. */
-/* name, tokens, hubs, restarts, restores, undecided, ahead, backups, alone */
-static const scenario small[] = {{"two paths, with backups", 2, 1, 0, 0, 1, 0, 1, 0},
-                                 {"leases that run ahead", 2, 1, 0, 0, 0, 1, 1, 0},
-                                 {"a home restarts", 2, 1, 1, 0, 0, 0, 0, 0},
-                                 {"two hubs", 2, 2, 0, 0, 0, 0, 0, 1},
-                                 {"two hubs, a home restarts", 1, 2, 1, 0, 1, 0, 0, 1},
-                                 {"a home is restored", 1, 2, 0, 1, 0, 0, 0, 0}};
-static const scenario large[] = {
-    {"three leases", 3, 1, 0, 0, 0, 0, 0, 0},
-    {"two hubs, two leases, a home restarts", 2, 2, 1, 0, 0, 0, 0, 1},
-    {"three hubs, a home restarts", 1, 3, 1, 0, 1, 0, 0, 1},
-    {"three leases that run ahead", 3, 1, 0, 0, 1, 1, 1, 1},
-    {"two leases, a home is restored", 2, 2, 0, 1, 0, 0, 0, 1}};
+static const scenario small[] = {
+    {"two paths, with backups", .tokens = 2, .hubs = 1, .undecided = 1, .backups = 1},
+    {"leases that run ahead", .tokens = 2, .hubs = 1, .ahead = 1, .backups = 1},
+    {"a home restarts", .tokens = 2, .hubs = 1, .restarts = 1},
+    {"two hubs", .tokens = 2, .hubs = 2, .alone = 1},
+    {"two hubs, a home restarts", .tokens = 1, .hubs = 2, .restarts = 1, .undecided = 1,
+     .alone = 1},
+    {"a home is restored", .tokens = 1, .hubs = 2, .restores = 1}};
+static const scenario large[] = {{"three leases", .tokens = 3, .hubs = 1},
+                                 {"two hubs, two leases, a home restarts", .tokens = 2,
+                                  .hubs = 2, .restarts = 1, .alone = 1},
+                                 {"three hubs, a home restarts", .tokens = 1, .hubs = 3,
+                                  .restarts = 1, .undecided = 1, .alone = 1},
+                                 {"three leases that run ahead", .tokens = 3, .hubs = 1,
+                                  .undecided = 1, .ahead = 1, .backups = 1, .alone = 1},
+                                 {"two leases, a home is restored", .tokens = 2,
+                                  .hubs = 2, .restores = 1, .alone = 1}};
 
 /* Without these rules, a scenario breaks a promise. */
 typedef struct need {

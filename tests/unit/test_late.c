@@ -366,7 +366,7 @@ FIXTURE_TEST(audit_that_is_held_for_ever_goes_to_another)
     f->workers[1].own_key = false;
     pl_pubkey key = {{1}};
     f->workers[1].key = key;
-    assert_int_equal(hub_n_held(&f->h, &f->workers[1], true, false), 1);
+    assert_int_equal(hub_n_held(&f->h, &f->workers[1], HELD_BY_KEY), 1);
     hub_end_overdue(&f->h, 20000 + 10 * TTL);
     assert_true(a.lease.active);
     hub_end_overdue(&f->h, 20001 + 10 * TTL);
