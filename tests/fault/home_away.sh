@@ -6,7 +6,8 @@
 #
 # The home is stopped in the middle of the mixture. Workers that fetch a task
 # give it back, but nobody may drop a phase that it trains. The versions must be those of an
-# undisturbed run.
+# undisturbed run. A phase takes 2 s at least, so a result that is on its way when the home
+# stops is kept for 20 s, which is longer than the home is away.
 set -u
 . tests/fault/chaos_job.sh
 begin_seeded "$@"
@@ -14,13 +15,13 @@ make_corpus outer workers
 
 run() { # folder, options
     tiny_job "$@" --set outer.method=streaming --set outer.fragments=2 --set outer.overlap=1 \
-        --set fleet.backup=off --set workers.ttl_ms=600000
+        --set fleet.backup=off --set workers.ttl_ms=600000 --set train.phases=3
 }
 (run calm) >"$work/calm.out" 2>&1 || fail "the undisturbed run"
 facts calm || fail "the undisturbed run has too few modules"
 take_data calm away
 # The steps sleep, so that the mixture cannot end before this script stops its home.
-PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:300 \
+PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:1000 \
     run away --set workers.patience_s=5 >"$work/away.out" 2>&1 &
 job=$!
 await_in_job 120 "no path finishes its first phase" "the job ended before the home was stopped" \
