@@ -1,5 +1,5 @@
 /* Shows the progress of the arms: on a terminal as a block that is redrawn, elsewhere
- * as a line every five minutes. */
+ * as a line every ten minutes. */
 #include "job/curves.h"
 #include "job/worker_news.h"
 
@@ -7,7 +7,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-enum { POLL_MS = 200, LINE_MS = 300000, DRAW_MS = 250, ASK_MS = 2000 };
+enum { POLL_MS = 200, LINE_MS = 600000, DRAW_MS = 250, ASK_MS = 2000 };
 enum { WORKERS_SHOWN = 8 };
 
 typedef struct progress {
