@@ -126,11 +126,6 @@ pl_status pl_try_alloc(size_t bytes, const char *what, void **out)
     return PL_OK;
 }
 
-void pl_free_aligned(void *memory)
-{
-    free(memory);
-}
-
 /* Returns the first number after `key` in a small text file of a folder; `other` if no
  * number follows, for example "max" in a cgroup file. With an empty key the first
  * number of the file is returned. */

@@ -26,7 +26,7 @@ void pl_memory_exhausted(size_t bytes) PL_NORETURN;
 
 /* Allocates zeroed memory that is aligned to 64 bytes. Memory of 4 MiB or more is
  * aligned to 2 MiB, and the kernel is asked to use huge pages for it. The message of
- * ERR_NOMEM names `what` and the size. Free with pl_free_aligned. */
+ * ERR_NOMEM names `what` and the size. Free with pl_free. */
 pl_status pl_try_alloc(size_t bytes, const char *what, void **out);
 /* Allocates without zeroing, for a caller that overwrites all bytes. */
 pl_status pl_try_alloc_bare(size_t bytes, const char *what, void **out);
@@ -38,7 +38,6 @@ void pl_keep_blocks(void);
 /* Returns the memory of freed blocks, which the C library keeps, to the kernel. Call it
  * after work that needed much more memory than the work that follows. */
 void pl_give_back_blocks(void);
-void pl_free_aligned(void *memory); /* accepts NULL */
 
 /* pl_memory_available_bytes returns how many bytes this process may still allocate,
  * pl_memory_total_bytes how many it may have altogether. Both take the limits of

@@ -262,7 +262,7 @@ static pl_status run_export(int argc, char **argv)
         PL_TRY(export_path(&j, path));
 done:
     pl_free_all(j.notes, j.texts, j.modules);
-    pl_free_aligned(j.params);
+    pl_free(j.params);
     pl_snapshot_clear(&j.tag);
     pl_buf_destroy(&j.tokenizer);
     pl_topology_destroy(&j.topology);

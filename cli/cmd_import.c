@@ -94,7 +94,7 @@ static pl_status check_values(const pl_import *m, uint64_t *n_params)
                         (void **)&params));
     PL_TRY(pl_import_load(m, t, params));
 done:
-    pl_free_aligned(params);
+    pl_free(params);
     pl_topology_destroy(&t);
     return status;
 }

@@ -311,6 +311,6 @@ pl_status pl_codec_add_all(const pl_codec_source *messages, size_t n, float *sum
         PL_TRY(sink_tile(&sink, i, total + i, n - i < TILE ? n - i : TILE));
     *norm = sqrt(sink.squares);
 done:
-    pl_free_aligned(total);
+    pl_free(total);
     return status;
 }

@@ -100,8 +100,8 @@ static pl_status pack_tails(uint32_t *tails, uint32_t n, uint32_t T, packing *p)
         put_row(&r, room - length, owner);
     }
 done:
-    pl_free_aligned(other);
-    pl_free_aligned(order);
+    pl_free(other);
+    pl_free(order);
     pl_free_all(r.some, r.first, counts);
     return status;
 }
@@ -137,7 +137,7 @@ pl_status packing_make(const pl_tokens *tokens, const uint32_t *docs, uint32_t n
     }
     out->first_row[n] = next;
 done:
-    pl_free_aligned(lengths);
+    pl_free(lengths);
     if (status != PL_OK)
         packing_clear(out);
     return status;
@@ -145,7 +145,7 @@ done:
 
 void packing_clear(packing *p)
 {
-    pl_free_aligned(p->first_row);
-    pl_free_aligned(p->next);
+    pl_free(p->first_row);
+    pl_free(p->next);
     *p = (packing){0};
 }

@@ -287,8 +287,8 @@ static pl_status train_tokenizer(preparation *work, const char *path)
     PL_TRY(pl_tokenizer_train(texts, lens, n, work->options->vocab,
                               work->options->n_threads, path));
 done:
-    pl_free_aligned(texts);
-    pl_free_aligned(lens);
+    pl_free(texts);
+    pl_free(lens);
     return status;
 }
 

@@ -199,7 +199,7 @@ void pl_tokens_close(pl_tokens **tokens)
         return;
     pl_unmap_file(&(*tokens)->mapping);
     pl_free((*tokens)->tail_copy);
-    pl_free_aligned((*tokens)->sums);
+    pl_free((*tokens)->sums);
     pl_free_all((*tokens)->changed, (*tokens)->domain_names, *tokens);
     *tokens = NULL;
 }

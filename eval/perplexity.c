@@ -82,7 +82,7 @@ pl_status pl_counted_bytes(const pl_tokens *tokens, uint32_t doc, int prefix,
     for (size_t i = first; i < n; i++)
         *lost = *lost || ids[i] == PL_TOKEN_UNK;
 done:
-    pl_free_aligned(ids);
+    pl_free(ids);
     pl_buf_destroy(&all);
     pl_buf_destroy(&before);
     return status;
@@ -163,7 +163,7 @@ pl_status pl_score_routed(pl_scorer *scorer, const pl_tokens *tokens,
             scores[place[i]] = own[i];
     }
 done:
-    pl_free_aligned(own);
-    pl_free_aligned(block);
+    pl_free(own);
+    pl_free(block);
     return status;
 }

@@ -132,7 +132,7 @@ static pl_status score_part(const pl_route_job *job, size_t first, size_t n,
         pl_free(gate);
     }
 done:
-    pl_free_aligned(losses);
+    pl_free(losses);
     return status;
 }
 
@@ -155,6 +155,6 @@ pl_status pl_score_routes(const pl_route_job *job, const pl_routes *out)
         PL_TRY(score_part(job, first, n, targets, params, out));
     }
 done:
-    pl_free_aligned(params);
+    pl_free(params);
     return status;
 }

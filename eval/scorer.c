@@ -90,7 +90,7 @@ void pl_scorer_destroy(pl_scorer **scorer)
         return;
     for (int i = 0; i < (*scorer)->n_lanes; ++i) {
         lane *l = &(*scorer)->lanes[i];
-        pl_free_aligned(l->tokens);
+        pl_free(l->tokens);
         if (l->backend)
             pl_model_destroy(&l->model);
         pl_backend_close(&l->backend);
@@ -237,7 +237,7 @@ pl_status pl_score_documents(pl_scorer *scorer, const pl_tokens *tokens,
             score->n_first = w->n - w->skip;
         }
     }
-    pl_free_aligned(p.windows);
+    pl_free(p.windows);
     return status;
 }
 
@@ -246,6 +246,6 @@ pl_status pl_score_targets(pl_scorer *scorer, const pl_tokens *tokens,
 {
     pass p = {.scorer = scorer, .tokens = tokens, .losses = losses};
     pl_status status = run_pass(&p, docs, n);
-    pl_free_aligned(p.windows);
+    pl_free(p.windows);
     return status;
 }

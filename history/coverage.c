@@ -182,6 +182,6 @@ pl_status pl_coverage_of(pl_store *store, const pl_arm *arm,
         }
     }
 done:
-    pl_free_aligned(s.counts);
+    pl_free(s.counts);
     return status;
 }

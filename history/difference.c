@@ -39,8 +39,8 @@ double pl_difference_changed(const pl_difference *d)
 
 static void unload_params(pl_comparison *c)
 {
-    pl_free_aligned(c->x);
-    pl_free_aligned(c->y);
+    pl_free(c->x);
+    pl_free(c->y);
     c->x = c->y = NULL;
 }
 

@@ -170,7 +170,7 @@ static pl_status merge_module(pl_merge_plan *m, size_t i, bool keep)
         m->made(m->context, &made);
 done:
     pl_version_clear(&made);
-    pl_free_aligned(params);
+    pl_free(params);
     return status;
 }
 

@@ -74,7 +74,7 @@ typedef struct ingredients {
 static void free_ingredients(ingredients *g)
 {
     for (int i = 0; i <= PL_BLEND_SOURCES_MAX; i++)
-        pl_free_aligned(g->values[i]);
+        pl_free(g->values[i]);
 }
 
 static int count_all(const pl_recipe *r)
@@ -272,6 +272,6 @@ pl_status pl_merged_again(pl_store *store, const pl_version *made, pl_hash *out)
     pl_blob_hash(params, g.n * sizeof *params, out);
 done:
     free_ingredients(&g);
-    pl_free_aligned(params);
+    pl_free(params);
     return status;
 }

@@ -37,7 +37,7 @@ pl_blend_method pl_version_blend(const pl_version *version);
 pl_status pl_merged_source_of(const pl_contribution *c, pl_module_at *out);
 bool pl_contribution_is_base(const pl_contribution *c);
 
-/* Reads the n parameters of a version. The caller frees *out with pl_free_aligned, also
+/* Reads the n parameters of a version. The caller frees *out with pl_free, also
  * after a failure. `what` names them if memory is short. ERR_NOT_FOUND: garbage
  * collection removed them. */
 pl_status pl_version_params(pl_store *store, const pl_version *v, const char *what,
@@ -45,7 +45,7 @@ pl_status pl_version_params(pl_store *store, const pl_version *v, const char *wh
 
 /* Computes the parameters of a merged version, and fills in its record except for
  * number, parent and time. The caller must call pl_version_clear on *made and
- * pl_free_aligned on *params, even after a failure. ERR_USAGE: the sources have
+ * pl_free on *params, even after a failure. ERR_USAGE: the sources have
  * different shapes. ERR_NOT_FOUND: garbage collection removed a source. */
 pl_status pl_merged_make(pl_store *store, const char *module, const pl_recipe *recipe,
                          pl_version *made, float **params);

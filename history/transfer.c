@@ -17,7 +17,7 @@ pl_status pl_transfer_blob(pl_transfer *t, const pl_hash *blob)
     PL_TRY(pl_txn_put_blob(t->txn, data, bytes, &got));
     t->bytes += bytes;
 done:
-    pl_free_aligned(data);
+    pl_free(data);
     return status;
 }
 

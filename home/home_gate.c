@@ -129,7 +129,7 @@ static pl_status read_update(void *context, int slot, int index, int64_t round,
     PL_TRY(lend_stored(s->h, &update.found, &bytes, &owned, &found));
     status = found ? pl_round_decode(m->of, bytes.at, bytes.len, to) : PL_ERR_NOT_FOUND;
 done:
-    pl_free_aligned(owned);
+    pl_free(owned);
     return status;
 }
 
@@ -165,7 +165,7 @@ static pl_status find_before(home *h, const home_arm *arm, int index,
         found = found && bytes.len >= at + sizeof hash;
         if (found)
             memcpy(&hash, (const char *)bytes.at + at, sizeof hash);
-        pl_free_aligned(*owned);
+        pl_free(*owned);
         *owned = NULL;
         bytes = (pl_bytes){0};
     } else if (claim->is_fresh) {
@@ -251,7 +251,7 @@ pl_status home_check_state(home *h, const home_arm *arm, int index,
     PL_TRY(find_before(h, arm, index, &claim, &owned_before));
     PL_TRY(pl_state_check(&claim));
 done:
-    pl_free_aligned(owned);
-    pl_free_aligned(owned_before);
+    pl_free(owned);
+    pl_free(owned_before);
     return status;
 }

@@ -221,7 +221,7 @@ void home_unload(home *h);
 bool home_has_update(const home_arm *arm, const home_module *m, int64_t round,
                      int index);
 /* Lends the bytes of a blob that was uploaded or is in the store. The caller frees
- * *owned with pl_free_aligned after its last use of the bytes; *owned is NULL if the
+ * *owned with pl_free after its last use of the bytes; *owned is NULL if the
  * bytes are those of the upload. `what` names the bytes in an error. */
 pl_status home_lend_blob(home *h, const pl_hash *blob, const char *what,
                          pl_bytes *bytes, void **owned);

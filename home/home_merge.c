@@ -163,10 +163,10 @@ static pl_status prepare_merge(merge *g)
 static void release_merge(merge *g)
 {
     pl_free_all(g->contributions, g->matrices);
-    pl_free_aligned(g->params);
-    pl_free_aligned(g->momentum);
-    pl_free_aligned(g->origin);
-    pl_free_aligned(g->before);
+    pl_free(g->params);
+    pl_free(g->momentum);
+    pl_free(g->origin);
+    pl_free(g->before);
     pl_buf_destroy(&g->change);
 }
 
@@ -192,7 +192,7 @@ static pl_status distance_from(merge *g, uint64_t base, double *out)
         values[i] = g->params[i] - values[i];
     *out = pl_l2_norm(values, n);
 done:
-    pl_free_aligned(values);
+    pl_free(values);
     pl_version_clear(&v);
     return status;
 }

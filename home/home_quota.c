@@ -28,7 +28,7 @@ pl_status home_note_object(home *h, const char *name, const pl_hash *blob)
     tag.items = NULL;
 done:
     pl_snapshot_clear(&tag);
-    pl_free_aligned(owned);
+    pl_free(owned);
     return status;
 }
 

@@ -173,7 +173,7 @@ pl_status home_read_arm(home *h, const char *object_name, const pl_hash *blob,
     PL_TRY(pl_topology_create(&out->arm.shape, &out->arm.spec, &out->topology));
     out->contracts = pl_contracts_create(&out->arm, out->topology);
 done:
-    pl_free_aligned(owned);
+    pl_free(owned);
     if (status != PL_OK)
         home_clear_arm(out);
     return status;

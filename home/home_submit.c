@@ -97,7 +97,7 @@ static pl_status check_update(home *h, const place *p, pl_submit_message *s)
         s->contributors[i].norm = norm;
     }
 done:
-    pl_free_aligned(owned);
+    pl_free(owned);
     return status;
 }
 

@@ -84,7 +84,7 @@ static pl_status next_run(void *context, bool anew, pl_codec_run *out)
     /* Reserves a little more memory than this batch needs, because the lengths of
      * compressed updates differ from batch to batch. */
     if (bytes > u->room) {
-        pl_free_aligned(u->data);
+        pl_free(u->data);
         u->data = NULL;
         u->room = 0;
         bytes += bytes / 32;
@@ -140,7 +140,7 @@ void home_updates_destroy(home_updates **updates)
     if (!u)
         return;
     pl_free_all(u->stands_for, u->indices, u->reads, u->messages, u->weights);
-    pl_free_aligned(u->data);
+    pl_free(u->data);
     pl_free(u);
     *updates = NULL;
 }

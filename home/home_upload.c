@@ -247,6 +247,6 @@ pl_status home_adopt_blob(home *h, const pl_hash *hash)
                        "the bytes of an upload do not match the hash that the sender "
                        "gave; send the upload again"));
 done:
-    pl_free_aligned(owned);
+    pl_free(owned);
     return status;
 }

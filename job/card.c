@@ -80,7 +80,7 @@ static pl_status put_data(const card *c, pl_buf *out)
     pl_free_all(tokens, docs);
 done:
     pl_tokens_close(&shard);
-    pl_free_aligned(data);
+    pl_free(data);
     return status;
 }
 

@@ -382,7 +382,7 @@ pl_status stage_chapter(pl_run *r, int number, const config_chapter *what,
     PL_TRY(pl_failpoint("chapter.arm.after"));
 done:
     pl_store_close(&c.store);
-    pl_free_aligned(c.params);
+    pl_free(c.params);
     if (c.scores)
         routing_free(c.scores, scores_bytes(&c));
     pl_free(c.docs);

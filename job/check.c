@@ -300,7 +300,7 @@ static pl_status check_arm_beginning(checker *c)
     for (int m = 0; m < pl_topology_n_modules(c->topology); m++)
         PL_TRY(judge_failure(c, check_beginning(c, &before, from, m, start, params)));
 done:
-    pl_free_aligned(params);
+    pl_free(params);
     pl_topology_destroy(&from);
     pl_arm_clear(&before);
     return status;

@@ -431,6 +431,6 @@ done:
     pl_free(j.closed);
     pl_prefix_lm_destroy(&j.router);
     pl_scorer_destroy(&j.scorer);
-    pl_free_aligned(j.params);
+    pl_free(j.params);
     return status;
 }

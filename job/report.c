@@ -478,7 +478,7 @@ pl_status evaluation_samples(pl_run *r, pl_store *store, const evaluation *e)
     for (int p = 0; p < pl_topology_n_paths(s.topology) && p < 8; p++)
         PL_TRY(sample_path(&s, e, p));
 done:
-    pl_free_aligned(s.params);
+    pl_free(s.params);
     pl_decoder_destroy(&s.decoder);
     pl_model_destroy(&s.model);
     pl_topology_destroy(&s.topology);

@@ -19,7 +19,7 @@ void routing_free(void *memory, uint64_t bytes)
     if (bytes > ROUTER_BYTES)
         pl_unmap_scratch(memory, (size_t)bytes);
     else
-        pl_free_aligned(memory);
+        pl_free(memory);
 }
 
 static uint64_t features_bytes(const routing *g)
@@ -30,7 +30,7 @@ static uint64_t features_bytes(const routing *g)
 void routing_clear(routing *g)
 {
     routing_free(g->features, features_bytes(g));
-    pl_free_aligned(g->tokens);
+    pl_free(g->tokens);
     pl_router_destroy(&g->router);
     pl_prefix_lm_destroy(&g->answers);
     pl_shards_clear(&g->shards);

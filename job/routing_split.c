@@ -80,7 +80,7 @@ done:
     pl_shards_clear(&shards);
     pl_router_destroy(&router);
     routing_free(few, (uint64_t)n * dim * sizeof *few);
-    pl_free_aligned(tokens);
+    pl_free(tokens);
     return status;
 }
 

@@ -232,7 +232,7 @@ static pl_status put_moments(pl_run *r)
     PL_TRY(pl_client_put_object(r->client, PL_MOMENTS_OBJECT, sum, bytes, &r->moments));
 done:
     pl_buf_destroy(&state);
-    pl_free_aligned(sum);
+    pl_free(sum);
     pl_topology_destroy(&t);
     pl_arm_clear(&arm);
     return status;
@@ -350,7 +350,7 @@ static pl_status create_dense(pl_run *r, const char *name)
     PL_TRY(stages_publish_arm(r, &arm, t, params));
 done:
     pl_free(docs);
-    pl_free_aligned(params);
+    pl_free(params);
     pl_topology_destroy(&t);
     pl_arm_clear(&arm);
     return status;
@@ -390,7 +390,7 @@ pl_status stage_route(pl_run *r)
     PL_TRY(stages_put_shards(r, &arm, &g));
     PL_TRY(stages_publish_arm(r, &arm, t, params));
 done:
-    pl_free_aligned(params);
+    pl_free(params);
     routing_clear(&g);
     pl_topology_destroy(&t);
     pl_arm_clear(&arm);

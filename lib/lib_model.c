@@ -222,7 +222,7 @@ static pl_status load_alone(pathloom_model *m)
     PL_TRY(pl_model_load(m->alone, params));
     PL_TRY(pl_decoder_create(m->alone, 1, &m->decoder));
 done:
-    pl_free_aligned(params);
+    pl_free(params);
     return status;
 }
 

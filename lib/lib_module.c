@@ -73,7 +73,7 @@ void pathloom_module_close(pathloom_module **module)
     if (!m)
         return;
     pl_free(m->loaded);
-    pl_free_aligned(m->params);
+    pl_free(m->params);
     pl_free(m->shown.list);
     pl_topology_destroy(&m->topology);
     pl_arm_clear(&m->arm);

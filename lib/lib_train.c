@@ -215,12 +215,12 @@ void pathloom_trainer_close(pathloom_trainer **trainer)
     pathloom_trainer *t = *trainer;
     if (!t)
         return;
-    pl_free_aligned(t->losses);
-    pl_free_aligned(t->targets);
-    pl_free_aligned(t->tokens);
+    pl_free(t->losses);
+    pl_free(t->targets);
+    pl_free(t->tokens);
     pl_model_destroy(&t->model);
     pl_backend_close(&t->backend);
-    pl_free_aligned(t->params);
+    pl_free(t->params);
     pl_topology_destroy(&t->topology);
     pl_sampler_destroy(&t->valid_windows);
     pl_sampler_destroy(&t->train_windows);

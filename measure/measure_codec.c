@@ -102,7 +102,7 @@ static pl_status read_update(const char *folder, measured_update *out)
     snprintf(out->source, sizeof out->source, "%s of path 0 in version %llu of %s",
              kept ? "updates" : "differences", (unsigned long long)version, folder);
 done:
-    pl_free_aligned(end);
+    pl_free(end);
     pl_arm_clear(&arm);
     pl_store_close(&store);
     return status;
@@ -176,7 +176,7 @@ static pl_status train_update(measured_update *out)
              "%d steps of AdamW on the laptop preset after %d earlier steps", PHASE,
              STEPS - PHASE);
 done:
-    pl_free_aligned(end);
+    pl_free(end);
     pl_model_destroy(&model);
     pl_backend_close(&be);
     return status;
@@ -331,9 +331,9 @@ pl_status measure_codec(bool json, const char *folder)
     }
 done:
     pl_topology_destroy(&m.update.topology);
-    pl_free_aligned(m.update.values);
-    pl_free_aligned(m.residual);
-    pl_free_aligned(m.sum);
+    pl_free(m.update.values);
+    pl_free(m.residual);
+    pl_free(m.sum);
     pl_buf_destroy(&m.message);
     return status;
 }

@@ -242,9 +242,9 @@ static pl_status run_model(const measure_options *q, const measured_model *m,
         PL_TRY(status);
     }
 done:
-    pl_free_aligned(b.memory);
-    pl_free_aligned(b.params);
-    pl_free_aligned(b.logits);
+    pl_free(b.memory);
+    pl_free(b.params);
+    pl_free(b.logits);
     pl_free(b.prompt);
     pl_topology_destroy(&b.topology);
     return status;

@@ -46,11 +46,11 @@ static pl_status send_and_fetch(group *g, size_t item, uint64_t round, uint64_t 
     PL_TRY(pl_try_alloc(bytes, "an object", (void **)&data));
     measure_fill(data, bytes, worker, round);
     PL_TRY(pl_client_put_object(g->clients[item], name, data, bytes, &hash));
-    pl_free_aligned(data);
+    pl_free(data);
     data = NULL;
     PL_TRY(pl_client_get_blob(g->clients[item], name, &hash, &back));
 done:
-    pl_free_aligned(data);
+    pl_free(data);
     pl_buf_destroy(&back);
     return status;
 }

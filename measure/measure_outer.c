@@ -8,50 +8,20 @@
 #include "measure/measure.h"
 #include <math.h>
 
-enum {
-    N = 1 << 24,
-    UPDATES = 8,
-    /* distance in values between two updates in memory; not a multiple of a page, so
-     * that the updates begin at different offsets in their pages */
-    STRIDE = N + 3008,
-    ROUNDS = 6,
-    CHUNK = 1 << 16,
-    PIECE = 256
-};
-
-typedef struct bench {
-    /* [N] each. x: parameters; m: momentum; carry, own: vectors that some methods need
-     * in addition. For noloco `carry` is the vector of the mate, and `own` is the
-     * vector of the holder. */
-    float *x, *m, *carry, *own;
-    uint16_t *updates; /* bf16 [UPDATES][STRIDE] */
-    pl_update_view views[UPDATES];
-    /* sums of the values that were read, so that the compiler keeps the reads */
-    uint16_t sink[N / CHUNK];
-    int n_threads;
-} bench;
+enum { N = 1 << 24, VECTORS = 6, ROUNDS = 6, PIECE = 512 };
 
 typedef struct row {
     const char *name;
     pl_method method;
-    pl_status (*step)(bench *b, const struct row *r);
-    int n_updates;
-    /* n_reads: number of arrays of N 2-byte values that the step reads; n_rewrites:
-     * number of arrays of N 4-byte values that the step reads and writes */
-    int n_reads, n_rewrites;
+    int n_reads, n_rewrites; /* vectors that are only read, and that are changed */
     double seconds, memory_seconds; /* results */
 } row;
 
 /* ---- reads and writes without arithmetic ---- */
-typedef struct mix {
-    bench *b;
-    int n_reads, n_rewrites;
-} mix;
-
-static void xor_update_piece(uint16_t *restrict sum, const uint16_t *values)
+static void add_piece(float *restrict sum, const float *values)
 {
     for (size_t i = 0; i < PIECE; i++)
-        sum[i] = (uint16_t)(sum[i] ^ values[i]);
+        sum[i] += values[i];
 }
 
 static void rewrite_piece(float *values)
@@ -60,20 +30,17 @@ static void rewrite_piece(float *values)
         values[i] += 1e-6f;
 }
 
-static pl_status touch(void *context, size_t item, int thread)
+/* Returns one of the sums of what was read, so that the compiler keeps the reads. */
+static float touch(float *const *vectors, int n_reads, int n_rewrites)
 {
-    const mix *m = context;
-    float *const vectors[] = {m->b->x, m->b->m, m->b->carry};
-    uint16_t sum[PIECE] = {0};
-    (void)thread;
-    for (size_t i = item * CHUNK; i < (item + 1) * CHUNK; i += PIECE) {
-        for (int r = 0; r < m->n_reads; r++)
-            xor_update_piece(sum, m->b->updates + (size_t)r * STRIDE + i);
-        for (int w = 0; w < m->n_rewrites; w++)
+    float sum[PIECE] = {0};
+    for (size_t i = 0; i < N; i += PIECE) {
+        for (int w = 0; w < n_rewrites; w++)
             rewrite_piece(vectors[w] + i);
+        for (int r = 0; r < n_reads; r++)
+            add_piece(sum, vectors[VECTORS - 1 - r] + i);
     }
-    m->b->sink[item] = sum[item % PIECE];
-    return PL_OK;
+    return sum[n_reads];
 }
 
 static pl_outer_step step_of(const row *r)
@@ -90,96 +57,76 @@ static bool reads_twice(const row *r)
 
 static double step_row_bytes(const row *r)
 {
-    const int n_reads = reads_twice(r) ? 2 * r->n_reads : r->n_reads;
-    return 2.0 * n_reads + 8.0 * r->n_rewrites;
+    return 4.0 * (reads_twice(r) ? 2 * r->n_reads : r->n_reads) + 8.0 * r->n_rewrites;
 }
 
 /* ---- the steps ---- */
-static pl_status step_home(bench *b, const row *r)
+/* vectors: parameters, momentum, carry (which only delayed-nesterov keeps), and others
+ * that are only read; for noloco the third is the mate's parameters, which are only
+ * read, too. delayed-nesterov takes its momentum step, which changes all it keeps. */
+static pl_status take_step(const row *r, float *const *vectors)
 {
     const pl_outer_step step = step_of(r);
-    pl_outer_state state = {.params = b->x, .momentum = b->m, .carry = b->carry};
-    pl_update_list list = {b->views, r->n_updates};
-    pl_outer_report report;
-    return pl_outer_merge(&step, &state, N, pl_update_list_mean, &list, b->n_threads,
-                          &report);
+    pl_outer_state state = {vectors[0], vectors[1], vectors[2], 0, 0};
+    const pl_gossip_step meeting = {0.5, 1e-3, r->n_reads == 2 ? 1e-3 : 2e-3,
+                                    PL_RULE_HEAVY_BALL};
+    const pl_gossip_view own = {vectors[5], vectors[4]},
+                         mate = {vectors[3], vectors[2]};
+    if (step.buffer > 0)
+        state.arrivals = step.buffer - 1;
+    if (r->n_reads == 1)
+        return pl_outer_apply(&step, &state, vectors[5], N, NULL);
+    if (r->n_reads == 2)
+        return pl_gossip_apply_one(&meeting, vectors[0], vectors[1], vectors[5],
+                                   vectors[4], N);
+    return pl_gossip_apply_views(&meeting, vectors[0], vectors[1], &own, &mate, N);
 }
 
-static pl_status step_pair(bench *b, const row *r)
-{
-    pl_gossip_step step = {0.5, 1e-3, r->n_updates == 1 ? 1e-3 : 2e-3,
-                           PL_RULE_HEAVY_BALL};
-    const float *third = (const float *)(const void *)b->updates;
-    if (r->n_updates == 1)
-        return pl_gossip_apply_one(&step, b->x, b->m, b->own, b->carry, N,
-                                   b->n_threads);
-    return pl_gossip_apply_two(&step, b->x, b->m, b->own, b->carry, third, N,
-                               b->n_threads);
-}
-
-/* The rows. An array of floats that is only read counts as two arrays in n_reads. For
- * co2, n_reads counts the updates once, but the step reads them twice: before it
- * changes any element it needs the norm of the mean update, by which it computes the
- * staleness penalty (outer/step.h). */
+/* The rows; only those of noloco read several vectors. co2 reads the mean update twice:
+ * before it changes any element it needs the norm, by which it computes the staleness
+ * penalty (outer/step.h). */
 static row rows[] = {
-    {"diloco", PL_METHOD_DILOCO, step_home, 1, 1, 2, 0, 0},
-    {"diloco", PL_METHOD_DILOCO, step_home, 8, 8, 2, 0, 0},
-    {"fedavg", PL_METHOD_FEDAVG, step_home, 1, 1, 1, 0, 0},
-    {"fedavg", PL_METHOD_FEDAVG, step_home, 8, 8, 1, 0, 0},
-    {"heavy-ball", PL_METHOD_HEAVY_BALL, step_home, 1, 1, 2, 0, 0},
-    {"heavy-ball", PL_METHOD_HEAVY_BALL, step_home, 8, 8, 2, 0, 0},
-    {"co2", PL_METHOD_CO2, step_home, 1, 1, 2, 0, 0},
-    {"co2", PL_METHOD_CO2, step_home, 8, 8, 2, 0, 0},
-    {"streaming", PL_METHOD_STREAMING, step_home, 1, 1, 2, 0, 0},
-    {"streaming", PL_METHOD_STREAMING, step_home, 8, 8, 2, 0, 0},
-    {"delayed-nesterov", PL_METHOD_DELAYED_NESTEROV, step_home, 1, 1, 3, 0, 0},
-    {"noloco, one vector", PL_METHOD_NOLOCO, step_pair, 1, 4, 2, 0, 0},
-    {"noloco, two vectors", PL_METHOD_NOLOCO, step_pair, 2, 6, 2, 0, 0},
+    {"diloco", PL_METHOD_DILOCO, 1, 2, 0, 0},
+    {"fedavg", PL_METHOD_FEDAVG, 1, 1, 0, 0},
+    {"heavy-ball", PL_METHOD_HEAVY_BALL, 1, 2, 0, 0},
+    {"co2", PL_METHOD_CO2, 1, 2, 0, 0},
+    {"streaming", PL_METHOD_STREAMING, 1, 2, 0, 0},
+    {"delayed-nesterov", PL_METHOD_DELAYED_NESTEROV, 1, 3, 0, 0},
+    {"noloco, one vector", PL_METHOD_NOLOCO, 2, 2, 0, 0},
+    {"noloco, two vectors", PL_METHOD_NOLOCO, 4, 2, 0, 0},
 };
 enum { N_ROWS = sizeof rows / sizeof *rows };
 
 pl_status measure_outer(bool json)
 {
     pl_status status = PL_OK;
-    bench *b = pl_alloc(sizeof *b);
-    size_t bytes = N * sizeof(float);
-    b->n_threads = pl_cpu_count();
-    PL_TRY(pl_try_alloc(bytes, "a module", (void **)&b->x));
-    PL_TRY(pl_try_alloc(bytes, "a momentum", (void **)&b->m));
-    PL_TRY(pl_try_alloc(bytes, "a mate's vector", (void **)&b->carry));
-    PL_TRY(pl_try_alloc(bytes, "a holder's own vector", (void **)&b->own));
-    PL_TRY(pl_try_alloc((size_t)UPDATES * STRIDE * sizeof(uint16_t), "updates",
-                        (void **)&b->updates));
-    for (size_t i = 0; i < (size_t)UPDATES * STRIDE; i++) /* 1 <= |value| < 2 */
-        b->updates[i] = (uint16_t)(0x3f80u + i % 127 + (i % 2) * 0x8000u);
-    for (size_t i = 0; i < N; i++)
-        b->x[i] = b->m[i] = b->carry[i] = b->own[i] = (float)(i % 251);
-    for (int u = 0; u < UPDATES; u++)
-        b->views[u] =
-            (pl_update_view){b->updates + (size_t)u * STRIDE, true, 1.0f / UPDATES};
+    float *vectors[VECTORS] = {NULL};
+    volatile float sink = 0;
+    for (int v = 0; v < VECTORS; v++)
+        PL_TRY(pl_try_alloc(N * sizeof(float), "a vector", (void **)&vectors[v]));
+    for (int v = 0; v < VECTORS; v++)
+        for (size_t i = 0; i < N; i++)
+            vectors[v][i] = (float)(i % 251) * 1e-3f;
     for (size_t i = 0; i < N_ROWS; i++)
         rows[i].seconds = rows[i].memory_seconds = 1e9;
     for (size_t i = 0; i < ROUNDS * N_ROWS; i++) {
         row *r = &rows[i % N_ROWS];
         double start = pl_now();
-        mix reads = {b, r->n_reads, 0}, all = {b, r->n_reads, r->n_rewrites};
         if (reads_twice(r))
-            PL_TRY(pl_parallel(b->n_threads, N / CHUNK, touch, &reads));
-        PL_TRY(pl_parallel(b->n_threads, N / CHUNK, touch, &all));
+            sink = touch(vectors, r->n_reads, 0);
+        sink += touch(vectors, r->n_reads, r->n_rewrites);
         double middle = pl_now();
-        PL_TRY(r->step(b, r));
+        PL_TRY(take_step(r, vectors));
         r->memory_seconds = fmin(r->memory_seconds, middle - start);
         r->seconds = fmin(r->seconds, pl_now() - middle);
     }
     if (json) {
         pl_json *o = pl_json_object(), *list = pl_json_array();
-        pl_json_set_int(o, "threads", b->n_threads);
         pl_json_set_int(o, "params", N);
         for (size_t i = 0; i < N_ROWS; i++) {
             const row *r = &rows[i];
             pl_json *entry = pl_json_object();
             pl_json_set_text(entry, "method", r->name);
-            pl_json_set_int(entry, "updates", r->n_updates);
             pl_json_set_real(entry, "params_per_s", N / r->seconds);
             pl_json_set_real(entry, "bytes_per_param", step_row_bytes(r));
             pl_json_set_real(entry, "memory_params_per_s", N / r->memory_seconds);
@@ -189,24 +136,18 @@ pl_status measure_outer(bool json)
         pl_json_set(o, "methods", list);
         say_json(o);
     } else {
-        say("outer step on %d threads; memory: the same reads and writes alone",
-            b->n_threads);
-        say("  %-20s %8s %10s %8s %8s %10s", "method", "updates", "Gparam/s", "B/param",
-            "GB/s", "of memory");
+        say("outer step on one thread; memory: the same reads and writes alone");
+        say("  %-20s %10s %8s %8s %10s", "method", "Gparam/s", "B/param", "GB/s",
+            "of memory");
         for (size_t i = 0; i < N_ROWS; i++) {
             const row *r = &rows[i];
             double rate = N / r->seconds * 1e-9;
-            say("  %-20s %8d %10.2f %8.0f %8.1f %8.0f %%", r->name, r->n_updates, rate,
-                step_row_bytes(r), rate * step_row_bytes(r),
-                100 * r->memory_seconds / r->seconds);
+            say("  %-20s %10.2f %8.0f %8.1f %8.0f %%", r->name, rate, step_row_bytes(r),
+                rate * step_row_bytes(r), 100 * r->memory_seconds / r->seconds);
         }
     }
 done:
-    pl_free_aligned(b->x);
-    pl_free_aligned(b->m);
-    pl_free_aligned(b->carry);
-    pl_free_aligned(b->own);
-    pl_free_aligned(b->updates);
-    pl_free(b);
+    for (int v = 0; v < VECTORS; v++)
+        pl_free(vectors[v]);
     return status;
 }

@@ -105,8 +105,8 @@ static double variance_within(const bench *b, const pl_shards *shards)
         }
         all += total * total / (double)b->n;
     }
-    pl_free_aligned(sums);
-    pl_free_aligned(counts);
+    pl_free(sums);
+    pl_free(counts);
     return (squares - between) / (squares - all);
 }
 
@@ -130,7 +130,7 @@ static void deal_and_judge(const bench *b, const char *name, const pl_router *ro
         "the mean, purity %.4f, %d repaired",
         name, pl_now() - start, variance_within(b, &shards), most * b->n_paths / sum,
         judged.purity, shards.n_repaired);
-    pl_free_aligned(load);
+    pl_free(load);
     pl_shards_clear(&shards);
 }
 
@@ -176,7 +176,7 @@ static void fit_scores(const bench *b)
     options.unit = false;
     options.weights = NULL;
     measure_need(pl_router_fit(b->features, n, b->dim, &options, &router));
-    pl_free_aligned(scores);
+    pl_free(scores);
     say("linear   %7.1f s  fitted to the scores of %zu documents", pl_now() - start, n);
     start = pl_now();
     options = router_options(b);
@@ -218,9 +218,9 @@ static void plan_documents(bench *b, const char *folder)
     say("alike    %7.1f s  at most %zu documents look the same", pl_now() - start,
         alike.n_docs);
     pl_unmap_scratch(b->features, b->n * (size_t)b->dim * sizeof *b->features);
-    pl_free_aligned(b->centres);
-    pl_free_aligned(b->weights);
-    pl_free_aligned(b->cloud);
+    pl_free(b->centres);
+    pl_free(b->weights);
+    pl_free(b->cloud);
 }
 
 pl_status measure_router(const measure_documents *o)

@@ -169,7 +169,7 @@ pl_status measure_store(const measure_disk *o)
 done:
     pl_store_close(&b.store);
     pl_free(b.seconds);
-    pl_free_aligned(b.data);
+    pl_free(b.data);
     unlink(b.plain);
     if (status == PL_OK)
         return pl_remove_tree(b.folder);

@@ -203,7 +203,7 @@ pl_status measure_wire(const measure_transfers *o)
     if (pl_remove_tree(b->folder) != PL_OK)
         say("%s stays", b->folder);
 done:
-    pl_free_aligned(b->data);
+    pl_free(b->data);
     pl_free(b);
     return status;
 }

@@ -235,7 +235,7 @@ static pl_status device_floats(probe_ops *x, size_t n, float scale, uint64_t see
         host[i] = i < DRAWN ? scale * pl_random_normal(seed, 0, i) : host[i - DRAWN];
     x->be->ops->upload(x->be, *out, host, n * sizeof(float));
     const pl_status status = x->be->ops->sync(x->be);
-    pl_free_aligned(host);
+    pl_free(host);
     return status;
 }
 

@@ -63,11 +63,11 @@ pl_status probe_train_create(pl_backend *be, const pl_probe_options *options,
                         "parameters", (void **)&params));
     PL_TRY(pl_probe_params(t->topology, params));
     PL_TRY(pl_model_load(t->model, params));
-    pl_free_aligned(params);
+    pl_free(params);
     *out = t;
     return PL_OK;
 done:
-    pl_free_aligned(params);
+    pl_free(params);
     probe_train_destroy(&t);
     return status;
 }

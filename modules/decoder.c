@@ -309,7 +309,7 @@ pl_status pl_decoder_share(pl_decoder *d, int slot, int from, int n)
                            bytes);
         }
         pl_status status = m->ops->sync(m->be);
-        pl_free_aligned(host);
+        pl_free(host);
         PL_CHECK(status);
     }
     d->length[slot] = n;
@@ -399,7 +399,7 @@ static pl_status give_losses_by_logits(pl_decoder *d, const pl_path *path,
             losses[row + i] = loss_of_logits((const float *)host + (size_t)i * V,
                                              d->m->shape->vocab, targets[row + i]);
     }
-    pl_free_aligned(host);
+    pl_free(host);
     return status;
 }
 

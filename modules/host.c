@@ -13,7 +13,7 @@ pl_status pl_host_alloc(pl_backend *be, size_t bytes, const char *what, void **o
 void pl_host_release(pl_backend *be, void *memory)
 {
     (void)be;
-    pl_free_aligned(memory);
+    pl_free(memory);
 }
 
 void pl_host_upload(pl_backend *be, void *device, const void *host, size_t bytes)

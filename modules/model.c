@@ -131,7 +131,7 @@ void pl_model_destroy(pl_model **model)
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
         if (blocks[i])
             m->ops->release(m->be, blocks[i]);
-    pl_free_aligned(m->host_inputs);
+    pl_free(m->host_inputs);
     pl_free_all(m->weights, m->own_modules, m->acts.blocks, m->runs, m->trained,
                 m->frozen, m->at.blocks, m);
     *model = NULL;

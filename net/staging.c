@@ -89,7 +89,7 @@ uint64_t staging_kept_bytes(const staging *s)
 
 static void free_kept(staging *s, int i)
 {
-    pl_free_aligned(s->kept[i].data);
+    pl_free(s->kept[i].data);
     s->kept[i].data = NULL;
     s->kept[i].room = 0;
 }
@@ -299,7 +299,7 @@ void staging_free(staging *s, staging_blob *b)
         s->gone(s->context, b);
     s->bytes -= b->room;
     if (b->room < KEEP_FROM || b->room > KEEP_TO) {
-        pl_free_aligned(b->data);
+        pl_free(b->data);
     } else {
         int at = 0;
         while (staging_kept_bytes(s) > KEEP_TO - b->room)

@@ -26,7 +26,7 @@ static pl_status add_present(const pl_arith_merge *m, float *mean)
     for (size_t i = 0; i < m->n; i++)
         mean[i] = whole[i] > 0.0f ? mean[i] / whole[i] : mean[i];
 done:
-    pl_free_aligned(one);
+    pl_free(one);
     return status;
 }
 
@@ -53,6 +53,6 @@ pl_status pl_arith_step(const pl_arith_merge *m, pl_outer_report *report)
     if (m->n_matrices > 0)
         report->mean_norm = norm;
 done:
-    pl_free_aligned(mean);
+    pl_free(mean);
     return status;
 }

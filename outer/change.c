@@ -40,7 +40,7 @@ pl_status pl_change_make(const pl_arm *arm, const pl_topology *topology, int mod
     memcpy(params, before, n * sizeof *params);
     PL_TRY(pl_codec_add(change->data + at, change->len - at, n, -1.0f, params, norm));
 done:
-    pl_free_aligned(update);
+    pl_free(update);
     return status;
 }
 

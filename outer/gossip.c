@@ -1,13 +1,7 @@
 /* The arithmetic of noloco. gossip.h has the equations and the rules of matching;
  * contract.c defines the rounds and the holders. This file is pure.
  *
- * Which function takes a step depends on the vectors that the mates exchanged. A holder
- * without a mate is a group of one, so the mean is the holder's value:
- *
- *   caller                 vectors of each mate          function of a block
- *   pl_gossip_apply_one    one: x - g (gamma = beta)     meet_one
- *   pl_gossip_apply_two    two: g and x                  meet_two, alone meet_nobody
- *   pl_gossip_apply_views  two, as a codec rounded them  meet_views, alone meet_nobody
+ * A holder without a mate is a group of one, so the mean is the holder's value.
  *
  * pl_gossip_next maps the second moments of the disagreement to those of the next
  * round. This map is linear, so pl_gossip_rate is the spectral radius of a 3x3 matrix.
@@ -18,9 +12,7 @@
  *   - half_way adds to one mate exactly the amount that it takes from the other, so the
  *     mean of all holders does not drift even when a codec rounds.
  *   - If only one mate of a pair took the step of a pair, that mean would change. So
- *     the home decides once whether a pair meets or splits (home_meet.c).
- *   - The result at one index does not depend on values at other indices, so neither
- *     the number of threads nor the length of blocks changes the result. */
+ *     the home decides once whether a pair meets or splits (home_meet.c). */
 #include "outer/gossip.h"
 
 #include <math.h>
@@ -101,148 +93,73 @@ done:
 }
 
 /* ---- the step ---- */
-#define INLINE static inline __attribute__((always_inline))
-enum { BLOCK = 2048, SPAN = 64 * BLOCK };
-
-typedef struct meeting {
+typedef struct rates {
     float alpha, beta, gamma, pull; /* pull: gamma / beta (used with Nesterov) */
-    bool is_nesterov, has_one_vector;
-    float *params, *velocity;
-    /* the vectors (offers or updates) of the holder and of its mate; if the holder has
-     * no mate, both pointers are to the holder's vector */
-    const float *own, *mate;
-    /* the mate's x, if updates were exchanged; NULL: no mate, or offers */
-    const float *mate_params;
-    /* the holder's x as the codec has rounded it for the mate; NULL without a codec */
-    const float *own_view;
-    size_t n;
-} meeting;
+    bool is_nesterov;
+} rates;
+
+static rates rates_of(const pl_gossip_step *step)
+{
+    return (rates){.alpha = (float)step->alpha,
+                   .beta = (float)step->beta,
+                   .gamma = (float)step->gamma,
+                   .pull = (float)(step->gamma / step->beta),
+                   .is_nesterov = step->rule == PL_RULE_NESTEROV};
+}
 
 /* The Nesterov step for one element (gossip.h); v has no learning rate. */
-INLINE void nesterov(float alpha, float beta, float *x, float *v, float g)
+static inline void nesterov(const rates *r, float *x, float *v, float g)
 {
-    *v = alpha * *v + g;
-    *x -= beta * (g + alpha * *v);
+    *v = r->alpha * *v + g;
+    *x -= r->beta * (g + r->alpha * *v);
 }
 
 /* The mean, which does not depend on the order; mean_of(a, a) is a. */
-INLINE float mean_of(float a, float b)
+static inline float mean_of(float a, float b)
 {
     return 0.5f * (a + b);
 }
 
-INLINE void meet_one(const meeting *m, float *restrict x, float *restrict v,
-                     const float *own, const float *mate, size_t count)
-{
-    const float alpha = m->alpha, beta = m->beta;
-    if (m->is_nesterov) {
-        for (size_t i = 0; i < count; i++)
-            nesterov(alpha, beta, &x[i], &v[i], x[i] - mean_of(own[i], mate[i]));
-        return;
-    }
-    for (size_t i = 0; i < count; i++) {
-        v[i] = alpha * v[i] + beta * (mean_of(own[i], mate[i]) - x[i]);
-        x[i] += v[i];
-    }
-}
-
-INLINE void meet_two(const meeting *m, float *restrict x, float *restrict v,
-                     const float *own, const float *mate, const float *other,
-                     size_t count)
-{
-    const float alpha = m->alpha, beta = m->beta, gamma = m->gamma, pull = m->pull;
-    if (m->is_nesterov) {
-        for (size_t i = 0; i < count; i++)
-            nesterov(alpha, beta, &x[i], &v[i],
-                     mean_of(own[i], mate[i]) +
-                         pull * (x[i] - mean_of(x[i], other[i])));
-        return;
-    }
-    for (size_t i = 0; i < count; i++) {
-        float apart = mean_of(x[i], other[i]) - x[i];
-        v[i] = (alpha * v[i] - beta * mean_of(own[i], mate[i])) + gamma * apart;
-        x[i] += v[i];
-    }
-}
-
 /* Returns half of b - a. half_way(b, a) is exactly the negative of half_way(a, b), so
  * one mate gets the amount that the other mate loses, bit for bit. */
-INLINE float half_way(float a, float b)
+static inline float half_way(float a, float b)
 {
     return 0.5f * (b - a);
 }
 
-INLINE void meet_views(const meeting *m, float *restrict x, float *restrict v,
-                       size_t first, size_t count)
+static void meet_views(const rates *r, float *restrict x, float *restrict v,
+                       const pl_gossip_view *own, const pl_gossip_view *mate, size_t n)
 {
-    const float alpha = m->alpha, beta = m->beta, gamma = m->gamma, pull = m->pull;
-    const float *own = m->own + first, *mate = m->mate + first,
-                *view = m->own_view + first, *other = m->mate_params + first;
-    if (m->is_nesterov) {
-        for (size_t i = 0; i < count; i++)
-            nesterov(alpha, beta, &x[i], &v[i],
-                     mean_of(own[i], mate[i]) + pull * half_way(other[i], view[i]));
+    const float *own_g = own->update, *mate_g = mate->update;
+    const float *own_x = own->params, *mate_x = mate->params;
+    if (r->is_nesterov) {
+        for (size_t i = 0; i < n; i++)
+            nesterov(r, &x[i], &v[i],
+                     mean_of(own_g[i], mate_g[i]) +
+                         r->pull * half_way(mate_x[i], own_x[i]));
         return;
     }
-    for (size_t i = 0; i < count; i++) {
-        v[i] = (alpha * v[i] - beta * mean_of(own[i], mate[i])) +
-               gamma * half_way(view[i], other[i]);
+    for (size_t i = 0; i < n; i++) {
+        v[i] = (r->alpha * v[i] - r->beta * mean_of(own_g[i], mate_g[i])) +
+               r->gamma * half_way(own_x[i], mate_x[i]);
         x[i] += v[i];
     }
 }
 
-/* Takes the step of a holder without a mate: the step of meet_two in which the mate's
+/* Takes the step of a holder without a mate: that of meet_views in which the mate's
  * vectors equal the holder's. */
-INLINE void meet_nobody(const meeting *m, float *restrict x, float *restrict v,
-                        const float *own, size_t count)
+static void meet_nobody(const rates *r, float *restrict x, float *restrict v,
+                        const float *own, size_t n)
 {
-    const float alpha = m->alpha, beta = m->beta;
-    if (m->is_nesterov) {
-        for (size_t i = 0; i < count; i++)
-            nesterov(alpha, beta, &x[i], &v[i], own[i]);
+    if (r->is_nesterov) {
+        for (size_t i = 0; i < n; i++)
+            nesterov(r, &x[i], &v[i], own[i]);
         return;
     }
-    for (size_t i = 0; i < count; i++) {
-        v[i] = alpha * v[i] - beta * own[i];
+    for (size_t i = 0; i < n; i++) {
+        v[i] = r->alpha * v[i] - r->beta * own[i];
         x[i] += v[i];
     }
-}
-
-INLINE void meet_block(const meeting *m, size_t first, size_t count)
-{
-    float *x = m->params + first, *v = m->velocity + first;
-    const float *own = m->own + first, *mate = m->mate + first;
-    if (m->has_one_vector)
-        meet_one(m, x, v, own, mate, count);
-    else if (m->mate_params && m->own_view)
-        meet_views(m, x, v, first, count);
-    else if (m->mate_params)
-        meet_two(m, x, v, own, mate, m->mate_params + first, count);
-    else
-        meet_nobody(m, x, v, own, count);
-}
-
-/* Takes the step for one span. All blocks but the last have a constant length, so that
- * compilers vectorise the loops. */
-static pl_status meet_span(void *context, size_t item, int thread)
-{
-    const meeting *m = context;
-    size_t first = item * SPAN, end = first + SPAN < m->n ? first + SPAN : m->n;
-    (void)thread;
-    for (; end - first >= BLOCK; first += BLOCK)
-        meet_block(m, first, BLOCK);
-    meet_block(m, first, end - first);
-    return PL_OK;
-}
-
-static pl_status meet_vectors(const pl_gossip_step *step, meeting *m, int n_threads)
-{
-    m->alpha = (float)step->alpha;
-    m->beta = (float)step->beta;
-    m->gamma = (float)step->gamma;
-    m->pull = (float)(step->gamma / step->beta);
-    m->is_nesterov = step->rule == PL_RULE_NESTEROV;
-    return pl_parallel(n_threads, (m->n + SPAN - 1) / SPAN, meet_span, m);
 }
 
 void pl_gossip_offer(const float *params, const float *update, double share, size_t n,
@@ -255,54 +172,41 @@ void pl_gossip_offer(const float *params, const float *update, double share, siz
 
 pl_status pl_gossip_apply_one(const pl_gossip_step *step, float *params,
                               float *velocity, const float *own, const float *mate,
-                              size_t n, int n_threads)
+                              size_t n)
 {
-    meeting m = {.has_one_vector = true,
-                 .params = params,
-                 .velocity = velocity,
-                 .own = own,
-                 .mate = mate ? mate : own,
-                 .n = n};
+    const rates r = rates_of(step);
     if (step->gamma != step->beta)
         return pl_fail(PL_ERR_ARG,
                        "a meeting with one vector needs gamma equal to beta, but they "
                        "are %g and %g",
                        step->gamma, step->beta);
-    return meet_vectors(step, &m, n_threads);
-}
-
-pl_status pl_gossip_apply_two(const pl_gossip_step *step, float *params,
-                              float *velocity, const float *own_update,
-                              const float *mate_params, const float *mate_update,
-                              size_t n, int n_threads)
-{
-    meeting m = {.params = params,
-                 .velocity = velocity,
-                 .own = own_update,
-                 .mate = mate_update ? mate_update : own_update,
-                 .mate_params = mate_params,
-                 .n = n};
-    if ((mate_params == NULL) != (mate_update == NULL))
-        return pl_fail(PL_ERR_ARG, "a mate has only one of its two vectors, parameters "
-                                   "and update; give both or neither");
-    return meet_vectors(step, &m, n_threads);
+    if (!mate)
+        mate = own;
+    for (size_t i = 0; i < n; i++) {
+        const float mean = mean_of(own[i], mate[i]);
+        if (r.is_nesterov) {
+            nesterov(&r, &params[i], &velocity[i], params[i] - mean);
+            continue;
+        }
+        velocity[i] = r.alpha * velocity[i] + r.beta * (mean - params[i]);
+        params[i] += velocity[i];
+    }
+    return PL_OK;
 }
 
 pl_status pl_gossip_apply_views(const pl_gossip_step *step, float *params,
                                 float *velocity, const pl_gossip_view *own,
-                                const pl_gossip_view *mate, size_t n, int n_threads)
+                                const pl_gossip_view *mate, size_t n)
 {
+    const rates r = rates_of(step);
     if (!own->update || (mate && !(mate->update && mate->params && own->params)))
         return pl_fail(PL_ERR_ARG, "a holder or its mate lacks its update or its "
                                    "parameters, which the meeting needs");
-    meeting m = {.params = params,
-                 .velocity = velocity,
-                 .own = own->update,
-                 .mate = mate ? mate->update : own->update,
-                 .own_view = own->params,
-                 .mate_params = mate ? mate->params : NULL,
-                 .n = n};
-    return meet_vectors(step, &m, n_threads);
+    if (mate)
+        meet_views(&r, params, velocity, own, mate, n);
+    else
+        meet_nobody(&r, params, velocity, own->update, n);
+    return PL_OK;
 }
 
 /* ---- how fast the disagreement between holders falls ---- */

@@ -52,7 +52,7 @@ void pl_gossip_offer(const float *params, const float *update, double share, siz
  * not overlap other vectors. ERR_ARG unless gamma equals beta. */
 pl_status pl_gossip_apply_one(const pl_gossip_step *step, float *params,
                               float *velocity, const float *own, const float *mate,
-                              size_t n, int n_threads);
+                              size_t n);
 
 /* The two vectors of a holder, after a codec has rounded them. The holder and its mate
  * both use the rounded vectors. */
@@ -67,15 +67,7 @@ typedef struct pl_gossip_view {
  * For a group of one own->params is not read. */
 pl_status pl_gossip_apply_views(const pl_gossip_step *step, float *params,
                                 float *velocity, const pl_gossip_view *own,
-                                const pl_gossip_view *mate, size_t n, int n_threads);
-
-/* Takes the step if two vectors were exchanged: the updates (times their shares) and
- * the mate's x before the step. mate_params and mate_update are both NULL for a group
- * of one; ERR_ARG if only one of them is NULL. */
-pl_status pl_gossip_apply_two(const pl_gossip_step *step, float *params,
-                              float *velocity, const float *own_update,
-                              const float *mate_params, const float *mate_update,
-                              size_t n, int n_threads);
+                                const pl_gossip_view *mate, size_t n);
 
 /* ---- how fast the holders of a module become equal ---- */
 

@@ -28,7 +28,7 @@ void pl_health_walk_destroy(pl_health_walk **walk)
 {
     if (!*walk)
         return;
-    pl_free_aligned((*walk)->params);
+    pl_free((*walk)->params);
     pl_free(*walk);
     *walk = NULL;
 }

@@ -159,7 +159,7 @@ pl_status pl_iso_equalize(float *values, int rows, int cols, int n_threads)
             values[r * C + c] =
                 (float)(mean * (double)w.x[place_in_x(&w, turned, r, c)]);
 done:
-    pl_free_aligned(block);
+    pl_free(block);
     return status;
 }
 

@@ -105,9 +105,9 @@ static pl_status begin(const pl_holder *h, const float *mate, const float *mate_
     const pl_gossip_view own = {h->last, h->before}, other = {mate, shown};
     pl_status status =
         two ? pl_gossip_apply_views(&step, h->params, h->velocity, &own,
-                                    mate ? &other : NULL, n, 1)
-            : pl_gossip_apply_one(&step, h->params, h->velocity, h->last, shown, n, 1);
-    pl_free_aligned(shown);
+                                    mate ? &other : NULL, n)
+            : pl_gossip_apply_one(&step, h->params, h->velocity, h->last, shown, n);
+    pl_free(shown);
     PL_CHECK(status);
     memcpy(start, h->params, n * sizeof *start);
     return PL_OK;

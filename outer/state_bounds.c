@@ -520,7 +520,7 @@ static pl_status check_slots(const pl_state_claim *c, size_t n_params)
             PL_TRY(k.of->meets ? check_meeting(&k) : check_own(&k));
     }
 done:
-    pl_free_aligned(memory);
+    pl_free(memory);
     return status;
 }
 

@@ -22,16 +22,10 @@
  * numbers of rounds: in the paper round 0 applies no update, and the last update is
  * applied after the end.
  *
- * A step makes one pass over memory: the caller's function fills blocks of fixed size
- * with D, and each block is used while it is in the cache. Sums over a module are made
- * block by block in a fixed order, so the result depends neither on the number of
- * threads nor on the vector length of the processor. */
+ * Sums over a module are made in a fixed order, so the result does not depend on the
+ * vector length of the processor. */
 #pragma once
 #include "outer/step_method.h"
-
-enum {
-    PL_OUTER_BLOCK = 512
-}; /* values per block; only the last block may be shorter */
 
 /* With only lr, momentum and n_contributors set, the step is plain diloco. */
 typedef struct pl_outer_step {
@@ -72,44 +66,16 @@ typedef struct pl_outer_state {
 bool pl_outer_keeps_momentum(const pl_outer_step *step);
 bool pl_outer_keeps_carry(const pl_outer_step *step);
 
-/* A function that writes D for the values first .. first+count-1 to mean[0..count).
- * Several threads call it at once, for blocks in any order, and it may be called twice
- * for a block. It must give the same bytes each time. */
-typedef pl_status (*pl_mean_fn)(void *context, size_t first, size_t count, float *mean);
-
 typedef struct pl_outer_report {
     double mean_norm;   /* |D| */
     double params_norm; /* |x| after the step; not finite if any value of x is not */
     double gap;         /* Lambda */
 } pl_outer_report;
 
-/* Takes one outer step. ERR_ARG: the method is noloco, a vector is missing, or a count
- * is out of its range. ERR_NOMEM. An error of `fill` is returned unchanged; the state
- * is then partly changed and must be discarded. */
-pl_status pl_outer_merge(const pl_outer_step *step, pl_outer_state *state, size_t n,
-                         pl_mean_fn fill, void *context, int n_threads,
-                         pl_outer_report *report);
-
-/* Takes one outer step like pl_outer_merge, but with D as the vector `mean`. `report`
- * may be NULL. */
+/* Takes one outer step with D = mean [n]. `report` may be NULL. ERR_ARG: the method is
+ * noloco, a vector is missing, or a count is out of its range. */
 pl_status pl_outer_apply(const pl_outer_step *step, pl_outer_state *state,
                          const float *mean, size_t n, pl_outer_report *report);
-
-/* A list of updates as plain arrays, for a pl_mean_fn that computes sum_u weight_u
- * values_u in the order of the list. bf16 values need no alignment. If the addresses of
- * eight arrays differ by multiples of the page size, the arrays compete for the same
- * cache lines, and the speed falls to a quarter. To avoid this, let each array begin
- * some cache lines further than the previous one. */
-typedef struct pl_update_view {
-    const void *values; /* float [n], or bf16 [n] */
-    bool is_bf16;
-    float weight;
-} pl_update_view;
-typedef struct pl_update_list {
-    const pl_update_view *views;
-    int n_views;
-} pl_update_list;
-pl_status pl_update_list_mean(void *list, size_t first, size_t count, float *mean);
 
 /* Returns the L2 norm. Sums are computed in double over fixed blocks. */
 double pl_l2_norm(const float *values, size_t n);

@@ -148,7 +148,7 @@ INLINE void step_block_summed(const step_coefficients *c, const step_block *b,
 {
     enum { RUN = 64 };
     lane_sums mean = {{0}, {0}}, params = mean, step = mean;
-    for (size_t at = 0; at < PL_OUTER_BLOCK; at += RUN) {
+    for (size_t at = 0; at < STEP_BLOCK; at += RUN) {
         const step_block run = {b->params + at, step_from(b->momentum, at),
                                 step_from(b->carry, at), b->mean + at, RUN};
         sum_lanes(&mean, run.mean, RUN);
@@ -173,62 +173,13 @@ INLINE void step_rest_summed(const step_coefficients *c, const step_block *b,
     out->step += measures_step ? squares_of(b->mean, b->count) : 0;
 }
 
-INLINE float half_at(const uint8_t *values, size_t i)
-{
-    uint16_t half;
-    memcpy(&half, values + 2 * i, sizeof half);
-    return pl_bf16_to_float(half);
-}
-
-INLINE void add_values(float *restrict out, const uint8_t *restrict values,
-                       bool is_bf16, float weight, bool fresh, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        float value;
-        if (is_bf16)
-            value = half_at(values, i);
-        else
-            memcpy(&value, values + 4 * i, sizeof value);
-        out[i] = (fresh ? 0.0f : out[i]) + weight * value;
-    }
-}
-
-/* Adds a piece of an update; see KERNELS about the constants. */
-INLINE void add_piece(float *out, const uint8_t *values, bool is_bf16, float weight,
-                      bool fresh, size_t count)
-{
-    if (count != STEP_PIECE)
-        add_values(out, values, is_bf16, weight, fresh, count);
-    else if (fresh)
-        add_values(out, values, is_bf16, weight, true, STEP_PIECE);
-    else
-        add_values(out, values, is_bf16, weight, false, STEP_PIECE);
-}
-
-/* Adds four updates at once. Each value is added in the same order as by four calls of
- * add_values, but the sum stays in a register. */
-INLINE void add_four_halves(float *restrict out, const step_quad *q, bool fresh,
-                            size_t count)
-{
-    const uint8_t *a = q->values[0], *b = q->values[1], *c = q->values[2],
-                  *d = q->values[3];
-    const float wa = q->weights[0], wb = q->weights[1], wc = q->weights[2],
-                wd = q->weights[3];
-    for (size_t i = 0; i < count; i++) {
-        float sum = (fresh ? 0.0f : out[i]) + wa * half_at(a, i);
-        sum = sum + wb * half_at(b, i);
-        sum = sum + wc * half_at(c, i);
-        out[i] = sum + wd * half_at(d, i);
-    }
-}
-
 /* The functions for one instruction set. A whole block has a constant length, so the
  * compiler needs no remainder loop and vectorises the loops above. */
 #define KERNELS(isa, attribute)                                                        \
     attribute static void step_##isa(const step_coefficients *c, const step_block *b,  \
                                      bool measures_step, step_sums *sums)              \
     {                                                                                  \
-        if (b->count != PL_OUTER_BLOCK)                                                \
+        if (b->count != STEP_BLOCK)                                                    \
             step_rest_summed(c, b, measures_step, sums);                               \
         else                                                                           \
             step_block_summed(c, b, measures_step, sums);                              \
@@ -237,26 +188,7 @@ INLINE void add_four_halves(float *restrict out, const step_quad *q, bool fresh,
     {                                                                                  \
         return squares_of(values, count);                                              \
     }                                                                                  \
-    attribute static void add_##isa(float *out, const void *values, bool is_bf16,      \
-                                    float weight, bool fresh, size_t count)            \
-    {                                                                                  \
-        if (is_bf16)                                                                   \
-            add_piece(out, values, true, weight, fresh, count);                        \
-        else                                                                           \
-            add_piece(out, values, false, weight, fresh, count);                       \
-    }                                                                                  \
-    attribute static void add_four_##isa(float *out, const step_quad *quad,            \
-                                         bool fresh, size_t count)                     \
-    {                                                                                  \
-        if (count != STEP_PIECE)                                                       \
-            add_four_halves(out, quad, fresh, count);                                  \
-        else if (fresh)                                                                \
-            add_four_halves(out, quad, true, STEP_PIECE);                              \
-        else                                                                           \
-            add_four_halves(out, quad, false, STEP_PIECE);                             \
-    }                                                                                  \
-    static const step_kernels kernels_##isa = {step_##isa, squares_##isa, add_##isa,   \
-                                               add_four_##isa};
+    static const step_kernels kernels_##isa = {step_##isa, squares_##isa};
 
 KERNELS(portable, )
 

@@ -7,8 +7,8 @@
 #pragma once
 #include "outer/step.h"
 
-/* The mean is computed in pieces of this many values, over all updates. */
-enum { STEP_PIECE = 256 };
+/* Values per block; only the last block may be shorter. */
+enum { STEP_BLOCK = 512 };
 
 typedef enum step_kind {
     STEP_PLAIN,       /* no momentum */
@@ -26,7 +26,7 @@ typedef struct step_coefficients {
     float pull;  /* delayed-nesterov: factor of m in the step */
 } step_coefficients;
 
-/* The vectors of one block, with `count` <= PL_OUTER_BLOCK values. `mean` is D on
+/* The vectors of one block, with `count` <= STEP_BLOCK values. `mean` is D on
  * entry; on return it is the step that was subtracted from `params`. */
 typedef struct step_block {
     float *params, *momentum, *carry, *mean;
@@ -39,11 +39,6 @@ static inline float *step_from(float *vector, size_t first)
     return vector ? vector + first : NULL;
 }
 
-typedef struct step_quad {
-    const uint8_t *values[4]; /* bf16 values of four updates */
-    float weights[4];
-} step_quad;
-
 typedef struct step_sums {
     double mean, params, step; /* sums of squares over the block */
 } step_sums;
@@ -54,11 +49,6 @@ typedef struct step_kernels {
     void (*step)(const step_coefficients *c, const step_block *block,
                  bool measures_step, step_sums *sums);
     double (*squares)(const float *values, size_t count); /* sum of squares */
-    /* Adds float or bf16 values. `fresh`: out = 0 + weight * values, else out += it;
-     * count <= STEP_PIECE */
-    void (*add)(float *out, const void *values, bool is_bf16, float weight, bool fresh,
-                size_t count);
-    void (*add_four)(float *out, const step_quad *quad, bool fresh, size_t count);
 } step_kernels;
 
 const step_kernels *step_kernels_best(void);

@@ -98,6 +98,6 @@ pl_status pl_router_heaviest_alike(const float *features, size_t n, int dim,
                 *out = group;
         }
     }
-    pl_free_aligned(t.hashed);
+    pl_free(t.hashed);
     return status;
 }

@@ -150,6 +150,6 @@ pl_status arrange_grid(float *centroids, int n_paths, int dim, int n_levels,
         memcpy(centroids + (size_t)path * (size_t)dim,
                copy + (size_t)g.best[path] * (size_t)dim, row);
     pl_free_all(g.order, g.best, g.sums, g.trial);
-    pl_free_aligned(copy);
+    pl_free(copy);
     return PL_OK;
 }

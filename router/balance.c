@@ -291,6 +291,6 @@ pl_status balance_fit(const balance_job *job, double *bias, int *label, double *
     }
     *fullest = a.lightest;
 done:
-    pl_free_aligned(a.pieces);
+    pl_free(a.pieces);
     return status;
 }

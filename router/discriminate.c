@@ -167,6 +167,6 @@ pl_status discriminate_fit(const discriminate_job *job, double *residuals, float
     for (size_t i = 0; i < n; ++i)
         rows[i] = (float)w.rows[i];
 done:
-    pl_free_aligned(w.at);
+    pl_free(w.at);
     return status;
 }

@@ -159,7 +159,7 @@ pl_status pl_router_features(const pl_feature_job *job, const pl_tokens *tokens,
 done:
     for (int i = 0; i < p.n_lanes; ++i) {
         lane *l = &p.lanes[i];
-        pl_free_aligned(l->tokens);
+        pl_free(l->tokens);
         if (l->backend)
             pl_model_destroy(&l->model);
         pl_backend_close(&l->backend);

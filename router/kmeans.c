@@ -260,7 +260,7 @@ pl_status kmeans_fit(const kmeans_job *job, float *centroids, int *label)
         }
     }
 done:
-    pl_free_aligned(w.sums);
+    pl_free(w.sums);
     return status;
 }
 
@@ -276,6 +276,6 @@ pl_status kmeans_move(const kmeans_job *job, const int *label, float *centroids)
     PL_TRY(move_centroids(&w));
     memcpy(centroids, w.centroids, size);
 done:
-    pl_free_aligned(w.sums);
+    pl_free(w.sums);
     return status;
 }

@@ -27,7 +27,7 @@ pl_status lens_alloc(lens *l, int dim, int rank, bool with_rows)
 
 void lens_clear(lens *l)
 {
-    pl_free_aligned(l->mean);
+    pl_free(l->mean);
     *l = (lens){0};
 }
 
@@ -138,7 +138,7 @@ static pl_status fit_rows(lens *l, const float *features, size_t n,
             l->rows[r * C + d] = (float)sum;
         }
 done:
-    pl_free_aligned(f.rows);
+    pl_free(f.rows);
     return status;
 }
 

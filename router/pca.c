@@ -158,6 +158,6 @@ pl_status pca_fit(const pca_job *job, double *rows, double *variances)
             add_scaled(rows + r * C, w.turn[r * R + s], w.q + s * C, C);
     }
 done:
-    pl_free_aligned(w.points);
+    pl_free(w.points);
     return status;
 }

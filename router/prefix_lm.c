@@ -89,7 +89,7 @@ pl_status survey_end(pair_survey *survey, int n_paths, pl_prefix_lm **out)
 
 void survey_clear(pair_survey *survey)
 {
-    pl_free_aligned(survey->counts);
+    pl_free(survey->counts);
     survey->counts = NULL;
 }
 
@@ -128,7 +128,7 @@ pl_status prefix_lm_create(int vocab, int n_paths, const uint32_t *buckets,
 void pl_prefix_lm_destroy(pl_prefix_lm **lm)
 {
     if (*lm)
-        pl_free_aligned((*lm)->buckets);
+        pl_free((*lm)->buckets);
     pl_free(*lm);
     *lm = NULL;
 }

@@ -29,7 +29,7 @@ static pl_status put_counts(pl_buf *out, uint16_t tag, const uint32_t *counts, s
     pl_put_bytes(out, tag, zipped.data, zipped.len);
 done:
     pl_buf_destroy(&zipped);
-    pl_free_aligned(planes);
+    pl_free(planes);
     return status;
 }
 

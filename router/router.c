@@ -40,7 +40,7 @@ void pl_router_destroy(pl_router **router)
         return;
     lens_clear(&(*router)->lens);
     for (int level = 0; level < (*router)->n_levels; ++level)
-        pl_free_aligned((*router)->centroids[level]);
+        pl_free((*router)->centroids[level]);
     pl_free((*router)->bias);
     pl_free(*router);
     *router = NULL;

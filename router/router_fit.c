@@ -293,7 +293,7 @@ static pl_status price_documents(pl_router *router, const float *features, size_
     PL_TRY(on_points(&f, measure_points));
     PL_TRY(balance_shards(&f));
 done:
-    pl_free_aligned(f.distances);
+    pl_free(f.distances);
     return status;
 }
 
@@ -336,7 +336,7 @@ static pl_status fit_documents(const float *features, size_t n, int dim,
     *out = f.router;
     f.router = NULL;
 done:
-    pl_free_aligned(f.distances);
+    pl_free(f.distances);
     pl_router_destroy(&f.router);
     return status;
 }
@@ -400,7 +400,7 @@ pl_status pl_router_price(pl_router *router, const float *features, size_t n,
     PL_TRY(take_sample(features, n, (size_t)dim, stride, &all, &sample, &few));
     PL_TRY(price_documents(router, sample.features, sample.n, &few));
 done:
-    pl_free_aligned(sample.weights);
+    pl_free(sample.weights);
     return status;
 }
 
@@ -418,6 +418,6 @@ pl_status pl_router_fit(const float *features, size_t n, int dim,
     PL_TRY(take_sample(features, n, (size_t)dim, stride, options, &sample, &few));
     PL_TRY(fit_documents(sample.features, sample.n, dim, &few, out));
 done:
-    pl_free_aligned(sample.weights);
+    pl_free(sample.weights);
     return status;
 }

@@ -79,7 +79,7 @@ static pl_status nearest_documents(sorting *s, int path, uint32_t *docs, size_t 
     qsort(docs, n, sizeof *docs, rising);
 done:
     s->costs = NULL;
-    pl_free_aligned(candidates);
+    pl_free(candidates);
     return status;
 }
 
@@ -148,7 +148,7 @@ pl_status pl_shards_make(const pl_router *router, const float *features, size_t 
     PL_TRY(on_documents(&s));
     PL_TRY(make_lists(&s, out));
 done:
-    pl_free_aligned(s.scratch);
+    pl_free(s.scratch);
     if (status != PL_OK)
         pl_shards_clear(out);
     return status;
@@ -156,8 +156,8 @@ done:
 
 void pl_shards_clear(pl_shards *shards)
 {
-    pl_free_aligned(shards->docs);
-    pl_free_aligned(shards->first);
-    pl_free_aligned(shards->path_of);
+    pl_free(shards->docs);
+    pl_free(shards->first);
+    pl_free(shards->path_of);
     memset(shards, 0, sizeof *shards);
 }

@@ -153,6 +153,6 @@ pl_status sharpen_fit(const sharpen_job *job, double *rows)
         w.turned = true;
     }
 done:
-    pl_free_aligned(w.means);
+    pl_free(w.means);
     return status;
 }

@@ -177,7 +177,7 @@ void pl_batch_destroy(pl_batch **batch)
     prefix_cache_destroy(&b->prefixes);
     pl_decoder_destroy(&b->decoder);
     pl_chooser_destroy(&b->chooser);
-    pl_free_aligned(b->logits);
+    pl_free(b->logits);
     pl_free(b);
     *batch = NULL;
 }

@@ -47,7 +47,7 @@ void pl_chooser_destroy(pl_chooser **chooser)
 {
     if (!*chooser)
         return;
-    pl_free_aligned((*chooser)->weight);
+    pl_free((*chooser)->weight);
     pl_free(*chooser);
     *chooser = NULL;
 }

@@ -50,6 +50,6 @@ pl_status pl_generate(const pl_generator *generator, const int32_t *prompt,
 done:
     sequence_close(&s);
     pl_chooser_destroy(&chooser);
-    pl_free_aligned(logits);
+    pl_free(logits);
     return status;
 }

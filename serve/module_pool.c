@@ -109,7 +109,7 @@ static pl_status read_resident(pl_module_pool *pool, const pl_topology *t, int s
         status = pl_read_path_module(pool->store, t, slot, from, params);
     if (status == PL_OK)
         status = pl_module_create(pool->be, t, slot, params, &r->module);
-    pl_free_aligned(params);
+    pl_free(params);
     if (status != PL_OK) {
         pl_free(r);
         return status;

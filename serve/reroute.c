@@ -237,7 +237,7 @@ void rerouting_close(rerouting **rerouting_)
     if (!w)
         return;
     pl_reroute_trace_clear(&w->trace);
-    pl_free_aligned(w->memory);
+    pl_free(w->memory);
     pl_free(w->numbers);
     pl_free(w->slots);
     pl_free(w);
@@ -305,6 +305,6 @@ done:
     rerouting_close(&w);
     pl_free(slots);
     pl_chooser_destroy(&chooser);
-    pl_free_aligned(logits);
+    pl_free(logits);
     return status;
 }

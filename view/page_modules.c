@@ -103,7 +103,7 @@ static pl_status add_update(pl_store *store, const pl_version *v, int i, float w
     pl_status status = pl_store_read_blob(store, &c->update, 0, (size_t)bytes, data);
     if (status == PL_OK)
         status = pl_codec_add(data, bytes, v->n_params, weight, sum, &norm);
-    pl_free_aligned(data);
+    pl_free(data);
     return status;
 }
 
@@ -131,8 +131,8 @@ static pl_status compute_cosines(pl_store *store, const pl_version *v, double *c
         cosines[i] = xy / sqrt(xx * yy);
     }
 done:
-    pl_free_aligned(mean);
-    pl_free_aligned(one);
+    pl_free(mean);
+    pl_free(one);
     return status;
 }
 

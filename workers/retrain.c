@@ -260,10 +260,10 @@ done:
     trainer_destroy(&r.trainer);
     pl_free(r.contracts);
     pl_tokens_close(&r.tokens);
-    pl_free_aligned(r.shard);
-    pl_free_aligned(r.base);
-    pl_free_aligned(r.update);
-    pl_free_aligned(r.state);
+    pl_free(r.shard);
+    pl_free(r.base);
+    pl_free(r.update);
+    pl_free(r.state);
     pl_free(r.norms);
     pl_buf_destroy(&r.encoded);
     return status;

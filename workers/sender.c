@@ -235,10 +235,10 @@ static pl_status pack(sender *s, int n_slots, parcel *p)
     state_round(&task->arm->arm, task->job.state, task->n_params);
     worker_drop_start(task);
     if (!predicts && task->layout.last < 0) { /* nothing needs task->base any more */
-        pl_free_aligned(task->base);
+        pl_free(task->base);
         task->base = NULL;
     }
-    pl_free_aligned(task->job.params);
+    pl_free(task->job.params);
     task->job.params = NULL;
     return PL_OK;
 }
@@ -434,7 +434,7 @@ static pl_status pack_state(worker_task *task, float *state)
         pl_blob_hash(task->packed_state, task->packed_bytes, &task->state_hash);
 done:
     if (state != task->job.state)
-        pl_free_aligned(state);
+        pl_free(state);
     return status;
 }
 
@@ -456,7 +456,7 @@ static pl_status send_results(sender *s)
     if (status == PL_OK)
         status = pack_state(task, result);
     else if (result != task->job.state)
-        pl_free_aligned(result); /* NULL if there was no memory for the copy */
+        pl_free(result); /* NULL if there was no memory for the copy */
     PL_TRY(status);
     memset(&state, 0, sizeof state);
     pl_copy_text(state.name, sizeof state.name, task->name);
@@ -494,9 +494,9 @@ done:
     for (int slot = 0; p.encoded && slot < n_slots; slot++)
         pl_buf_destroy(&p.encoded[slot]);
     pl_free_all(p.encoded, p.submissions, p.results, p.texts, p.names);
-    pl_free_aligned(p.update);
-    pl_free_aligned(p.sent);
-    pl_free_aligned(p.sent_start);
+    pl_free(p.update);
+    pl_free(p.sent);
+    pl_free(p.sent_start);
     return status;
 }
 

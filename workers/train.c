@@ -436,7 +436,7 @@ void trainer_progress(const trainer *t, int *step, double *loss,
 
 void train_job_clear(train_job *job)
 {
-    pl_free_aligned(job->params);
-    pl_free_aligned(job->state);
+    pl_free(job->params);
+    pl_free(job->state);
     job->params = job->state = NULL;
 }

@@ -98,7 +98,7 @@ pl_status worker_begin_after(worker_task *task, const worker_task *before)
 void worker_drop_start(worker_task *task)
 {
     if (task->start != task->base)
-        pl_free_aligned(task->start);
+        pl_free(task->start);
     task->start = NULL;
 }
 
@@ -125,14 +125,14 @@ void worker_task_free(worker_task **task_)
     if (!task)
         return;
     if (task->packed_state != task->job.state)
-        pl_free_aligned(task->packed_state);
+        pl_free(task->packed_state);
     train_job_clear(&task->job);
     worker_drop_start(task);
-    pl_free_aligned(task->base);
-    pl_free_aligned(task->state);
+    pl_free(task->base);
+    pl_free(task->state);
     pl_free(task->own_state);
     worker_task_free(&task->past);
-    pl_free_aligned(task->other);
+    pl_free(task->other);
     pl_free_all(task->predicted_norm, task->made, task->has_other, task->peers,
                 task->met, task->bases, task->mixed);
     while (task->lease) {

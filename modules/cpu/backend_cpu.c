@@ -138,9 +138,9 @@ void cpu_backend_destroy(pl_backend **backend)
         return;
     cpu_state *self = cpu_self(*backend);
     self->gemm->close(&self->gemm);
-    pl_free_aligned(self->scratch.data);
-    pl_free_aligned(self->packed.data);
-    pl_free_aligned(self->rope_cos);
+    pl_free(self->scratch.data);
+    pl_free(self->packed.data);
+    pl_free(self->rope_cos);
     pl_free(self);
     *backend = NULL;
 }
@@ -196,7 +196,7 @@ bool cpu_rope_table(cpu_state *self, int D, double theta, int n_positions)
     cpu_note_failure(self, status);
     if (status != PL_OK)
         return false;
-    pl_free_aligned(self->rope_cos);
+    pl_free(self->rope_cos);
     self->rope_cos = block;
     self->rope_sin = self->rope_cos + count;
     self->rope_positions = room;

@@ -14,7 +14,7 @@ pl_status cpu_block_grow(cpu_block *block, size_t bytes, const char *what)
 {
     if (bytes <= block->bytes)
         return PL_OK;
-    pl_free_aligned(block->data);
+    pl_free(block->data);
     *block = (cpu_block){NULL, 0};
     PL_CHECK(pl_try_alloc(bytes, what, &block->data));
     block->bytes = bytes;

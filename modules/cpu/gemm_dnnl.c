@@ -278,7 +278,7 @@ static void dnnl_close(gemm **head)
         entry_destroy(&g->table[i], g->n_threads);
     dnnl.dnnl_stream_destroy(g->stream);
     dnnl.dnnl_engine_destroy(g->engine);
-    pl_free_aligned(g->scratch.data);
+    pl_free(g->scratch.data);
     pl_free(g);
     *head = NULL;
 }

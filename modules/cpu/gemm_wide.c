@@ -102,9 +102,9 @@ static void wide_close(gemm **head)
 {
     gemm_wide *g = (gemm_wide *)*head;
     g->f32->close(&g->f32);
-    pl_free_aligned(g->a.data);
-    pl_free_aligned(g->b.data);
-    pl_free_aligned(g->c.data);
+    pl_free(g->a.data);
+    pl_free(g->b.data);
+    pl_free(g->c.data);
     pl_free(g);
     *head = NULL;
 }

@@ -41,8 +41,8 @@ void cpu_weight_destroy(pl_backend *be, pl_weight **weight)
     (void)be;
     if (*weight == NULL)
         return;
-    pl_free_aligned((*weight)->copy);
-    pl_free_aligned((*weight)->bytes);
+    pl_free((*weight)->copy);
+    pl_free((*weight)->bytes);
     pl_free(*weight);
     *weight = NULL;
 }

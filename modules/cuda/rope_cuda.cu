@@ -62,7 +62,7 @@ static pl_status make_rope_table(cuda_state *self, int n_positions, int D, doubl
     }
     const pl_status status =
         transit_upload(&self->transit, self->stream, self->rope, host, bytes);
-    pl_free_aligned(host);
+    pl_free(host);
     PL_CHECK(status);
     self->rope_positions = n_positions;
     self->rope_size = D;

@@ -204,7 +204,7 @@ static pl_status place(cuda_state *self, const pl_update_plan *plan, pl_update *
     cut_pieces(plan, static_cast<update_piece *>(host));
     const pl_status status =
         transit_upload(&self->transit, self->stream, u->pieces, host, bytes);
-    pl_free_aligned(host);
+    pl_free(host);
     return status;
 }
 

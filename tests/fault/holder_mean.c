@@ -43,7 +43,7 @@ static pl_status add_holder(look *l, int slot, int path, int replica, double *su
     for (size_t i = 0; i < place->n_params; i++)
         sum[i] += (double)values[i];
 done:
-    pl_free_aligned(values);
+    pl_free(values);
     return status;
 }
 
@@ -61,7 +61,7 @@ static pl_status compare(look *l, const char *name, size_t n, int holders,
         l->worst = fmax(l->worst, fabs(sum[i] / holders - (double)values[i]));
 done:
     pl_version_clear(&v);
-    pl_free_aligned(values);
+    pl_free(values);
     return status;
 }
 

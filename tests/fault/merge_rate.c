@@ -251,10 +251,10 @@ int main(int argc, char **argv)
     if (status != PL_OK)
         fprintf(stderr, "merge_rate: %s\n", pl_last_error());
     pl_store_close(&b.store);
-    pl_free_aligned(b.params);
-    pl_free_aligned(b.momentum);
-    pl_free_aligned(b.sum);
-    pl_free_aligned(b.one);
+    pl_free(b.params);
+    pl_free(b.momentum);
+    pl_free(b.sum);
+    pl_free(b.one);
     pl_free(b.contributions);
     pl_free(b.weights);
     return status == PL_OK ? 0 : 1;

@@ -191,7 +191,7 @@ static pl_status run_decoding(pl_backend *be, const pl_shape *shape, int repeats
     pl_topology_destroy(&d.topology);
     pl_free(d.tokens);
     pl_free(d.logits);
-    pl_free_aligned(d.params);
+    pl_free(d.params);
     return status;
 }
 

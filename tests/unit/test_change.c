@@ -54,11 +54,11 @@ static void open_world(world *w, const char *codec)
 static void close_world(world *w)
 {
     pl_topology_destroy(&w->topology);
-    pl_free_aligned(w->version);
-    pl_free_aligned(w->params);
-    pl_free_aligned(w->residual);
-    pl_free_aligned(w->exact);
-    pl_free_aligned(w->reader);
+    pl_free(w->version);
+    pl_free(w->params);
+    pl_free(w->residual);
+    pl_free(w->exact);
+    pl_free(w->reader);
 }
 
 /* Takes an outer step of random size. Advances the home's `version`, the reader's

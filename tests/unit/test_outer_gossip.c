@@ -59,14 +59,13 @@ static void meet(const pl_gossip_step *step, holders *h, const int *partner,
     for (int i = 0; i < h->k; i++)
         pl_gossip_offer(h->x[i], h->g[i], 1, N, h->offer[i]);
     for (int i = 0; i < h->k; i++) {
-        int j = partner[i];
-        pl_status status =
-            one_vector ? pl_gossip_apply_one(step, h->x[i], h->v[i], h->offer[i],
-                                             j == i ? NULL : h->offer[j], N, 1)
-                       : pl_gossip_apply_two(step, h->x[i], h->v[i], h->g[i],
-                                             j == i ? NULL : h->before[j],
-                                             j == i ? NULL : h->g[j], N, 1);
-        assert_ok(status);
+        const int j = partner[i];
+        const pl_gossip_view own = {h->g[i], h->before[i]},
+                             mate = {h->g[j], h->before[j]};
+        assert_ok(one_vector ? pl_gossip_apply_one(step, h->x[i], h->v[i], h->offer[i],
+                                                   j == i ? NULL : h->offer[j], N)
+                             : pl_gossip_apply_views(step, h->x[i], h->v[i], &own,
+                                                     j == i ? NULL : &mate, N));
     }
 }
 
@@ -330,9 +329,7 @@ PL_TEST(one_vector_is_refused_when_gamma_is_not_beta)
 {
     float x = 1, v = 0, own = 1;
     const pl_gossip_step step = {0.5, 0.7, 0.3, PL_RULE_HEAVY_BALL};
-    assert_int_equal(pl_gossip_apply_one(&step, &x, &v, &own, NULL, 1, 1), PL_ERR_ARG);
-    assert_int_equal(pl_gossip_apply_two(&step, &x, &v, &own, &own, NULL, 1, 1),
-                     PL_ERR_ARG);
+    assert_int_equal(pl_gossip_apply_one(&step, &x, &v, &own, NULL, 1), PL_ERR_ARG);
     assert_true(x == 1 && v == 0);
 }
 
@@ -345,8 +342,8 @@ static void assert_pair(const pl_gossip_step *step, uint64_t t)
     }
     double mean = 0.5 * ((double)x[0] + (double)x[1]);
     const pl_gossip_view a = {&update, &view[0]}, b = {&update, &view[1]};
-    assert_ok(pl_gossip_apply_views(step, &x[0], &v[0], &a, &b, 1, 1));
-    assert_ok(pl_gossip_apply_views(step, &x[1], &v[1], &b, &a, 1, 1));
+    assert_ok(pl_gossip_apply_views(step, &x[0], &v[0], &a, &b, 1));
+    assert_ok(pl_gossip_apply_views(step, &x[1], &v[1], &b, &a, 1));
     assert_true(v[0] == -v[1] && v[0] != 0);
     assert_true(fabs(0.5 * ((double)x[0] + (double)x[1]) - mean) < 1e-6);
 }
@@ -364,43 +361,18 @@ PL_TEST(what_is_lost_on_the_way_moves_no_mean)
         }
 }
 
-PL_TEST(views_that_nothing_rounded_are_two_vectors)
-{
-    const pl_rule rules[] = {PL_RULE_HEAVY_BALL, PL_RULE_NESTEROV};
-    static holders h;
-    float x[N], v[N];
-    for (int r = 0; r < 2; r++)
-        for (int alone = 0; alone < 2; alone++) {
-            const pl_gossip_step step = {0.5, 0.7, 0.3, rules[r]};
-            const float *other = alone ? NULL : h.x[1];
-            start(&h, 2, 5, false);
-            draw_updates(&h, 55, 0.1f);
-            memcpy(x, h.x[0], sizeof x);
-            memcpy(v, h.v[0], sizeof v);
-            const pl_gossip_view own = {h.g[0], h.before[0]}, mate = {h.g[1], h.x[1]};
-            memcpy(h.before[0], x, sizeof x);
-            assert_ok(
-                pl_gossip_apply_views(&step, x, v, &own, alone ? NULL : &mate, N, 1));
-            assert_ok(pl_gossip_apply_two(&step, h.x[0], h.v[0], h.g[0], other,
-                                          alone ? NULL : h.g[1], N, 1));
-            assert_near(x, h.x[0], 1e-6f);
-            assert_near(v, h.v[0], 1e-6f);
-        }
-}
-
 PL_TEST(view_without_a_vector_is_refused)
 {
     float x = 1, v = 0, own = 1;
     const pl_gossip_step step = {0.5, 0.7, 0.3, PL_RULE_HEAVY_BALL};
     const pl_gossip_view whole = {&own, &own}, half = {&own, NULL}, none = {NULL, &own};
-    assert_int_equal(pl_gossip_apply_views(&step, &x, &v, &whole, &half, 1, 1),
+    assert_int_equal(pl_gossip_apply_views(&step, &x, &v, &whole, &half, 1),
                      PL_ERR_ARG);
-    assert_int_equal(pl_gossip_apply_views(&step, &x, &v, &half, &whole, 1, 1),
+    assert_int_equal(pl_gossip_apply_views(&step, &x, &v, &half, &whole, 1),
                      PL_ERR_ARG);
-    assert_int_equal(pl_gossip_apply_views(&step, &x, &v, &none, NULL, 1, 1),
-                     PL_ERR_ARG);
+    assert_int_equal(pl_gossip_apply_views(&step, &x, &v, &none, NULL, 1), PL_ERR_ARG);
     assert_true(x == 1 && v == 0);
-    assert_ok(pl_gossip_apply_views(&step, &x, &v, &half, NULL, 1, 1));
+    assert_ok(pl_gossip_apply_views(&step, &x, &v, &half, NULL, 1));
 }
 
 PL_TEST(shares_keep_the_weighted_mean_of_unequal_work)
@@ -423,32 +395,6 @@ PL_TEST(shares_keep_the_weighted_mean_of_unequal_work)
     meet(&paper, &h, partner, true);
     for (size_t i = 0; i < N; i++)
         assert_true(fabs(mean_at(h.x, K, i) - (x[i] - 0.7 * weighted[i])) < 2e-6);
-}
-
-PL_TEST(threads_and_blocks_do_not_change_a_meeting)
-{
-    enum { MANY = 300000 };
-    OWNED(free_memory) float *all = NULL;
-    assert_ok(pl_try_alloc(7 * MANY * sizeof(float), "test", (void **)&all));
-    float *x = all, *v = x + MANY, *y = v + MANY, *w = y + MANY, *g = w + MANY,
-          *mate_x = g + MANY, *mate_g = mate_x + MANY;
-    const pl_gossip_step steps[] = {{0.5, 0.7, 0.3, PL_RULE_HEAVY_BALL},
-                                    {0.5, 0.7, 0.3, PL_RULE_NESTEROV}};
-    for (int s = 0; s < 2; s++) {
-        for (size_t i = 0; i < MANY; i++) {
-            x[i] = y[i] = pl_random_normal(1, 1, i);
-            v[i] = w[i] = pl_random_normal(1, 2, i);
-            g[i] = pl_random_normal(1, 3, i);
-            mate_x[i] = pl_random_normal(1, 4, i);
-            mate_g[i] = pl_random_normal(1, 5, i);
-        }
-        assert_ok(pl_gossip_apply_two(&steps[s], x, v, g, mate_x, mate_g, MANY, 3));
-        for (size_t i = 0; i < MANY; i++) /* each value separately */
-            assert_ok(pl_gossip_apply_two(&steps[s], y + i, w + i, g + i, mate_x + i,
-                                          mate_g + i, 1, 1));
-        assert_memory_equal(x, y, MANY * sizeof *x);
-        assert_memory_equal(v, w, MANY * sizeof *v);
-    }
 }
 
 /* ---- differences between the holders ---- */

@@ -6,7 +6,7 @@
 
 #include "tests/support/suite.h"
 
-enum { N = 3001 }; /* one whole block, and a part of a block */
+enum { N = 3001 }; /* whole blocks, and a part of one */
 
 static void fill(float *x, size_t n, uint64_t seed, float scale)
 {
@@ -84,71 +84,19 @@ PL_TEST(heavy_ball_follows_its_equation)
 PL_TEST(full_step_without_momentum_is_the_mean_of_parameters)
 {
     enum { K = 4 };
-    static float x[N], ends[K][N], updates[K][N];
-    pl_update_view views[K];
-    pl_update_list list = {views, K};
+    static float x[N], ends[K][N], mean[N];
     pl_outer_step step = {.lr = 1, .n_contributors = K, .method = PL_METHOD_FEDAVG};
     pl_outer_state state = {.params = x};
-    pl_outer_report report;
     fill_dyadic(x, N, 3);
+    memset(mean, 0, sizeof mean);
     for (int k = 0; k < K; k++) {
         fill_dyadic(ends[k], N, 30 + (uint64_t)k);
         for (size_t i = 0; i < N; i++)
-            updates[k][i] = x[i] - ends[k][i];
-        views[k] = (pl_update_view){updates[k], false, 1.0f / K};
+            mean[i] += (x[i] - ends[k][i]) / K;
     }
-    assert_ok(pl_outer_merge(&step, &state, N, pl_update_list_mean, &list, 1, &report));
+    apply(&step, &state, mean);
     for (size_t i = 0; i < N; i++)
         assert_true(x[i] == (ends[0][i] + ends[1][i] + ends[2][i] + ends[3][i]) / 4);
-}
-
-PL_TEST(mean_of_many_is_added_in_the_order_of_the_list)
-{
-    enum { K = 5 };
-    static float floats[K][N], want[N], mean[N];
-    static uint8_t halves[2 * N + 1]; /* the messages begin at an odd address */
-    pl_update_view views[K];
-    memset(want, 0, sizeof want);
-    for (int k = 0; k < K; k++) {
-        float weight = 0.1f * (float)(k + 1);
-        fill(floats[k], N, 40 + (uint64_t)k, 1);
-        views[k] = (pl_update_view){floats[k], false, weight};
-        for (size_t i = 0; k == 2 && i < N; i++) {
-            uint16_t half = pl_bf16_from_float(floats[k][i]);
-            memcpy(halves + 1 + 2 * i, &half, 2);
-            floats[k][i] = pl_bf16_to_float(half);
-        }
-        for (size_t i = 0; i < N; i++)
-            want[i] += weight * floats[k][i];
-    }
-    views[2].values = halves + 1;
-    views[2].is_bf16 = true;
-    pl_update_list list = {views, K};
-    for (size_t first = 0; first < N; first += PL_OUTER_BLOCK) {
-        size_t count = N - first < PL_OUTER_BLOCK ? N - first : PL_OUTER_BLOCK;
-        assert_ok(pl_update_list_mean(&list, first, count, mean + first));
-    }
-    assert_memory_equal(mean, want, sizeof mean);
-}
-
-PL_TEST(halves_are_added_in_the_same_order_four_at_once)
-{
-    enum { K = 6 };
-    static uint16_t halves[K][N];
-    static float want[N], mean[N];
-    pl_update_view views[K];
-    pl_update_list list = {views, K};
-    memset(want, 0, sizeof want);
-    for (int k = 0; k < K; k++) {
-        views[k] = (pl_update_view){halves[k], true, 0.1f * (float)(k + 1)};
-        fill(mean, N, 60 + (uint64_t)k, 1);
-        for (size_t i = 0; i < N; i++) {
-            halves[k][i] = pl_bf16_from_float(mean[i]);
-            want[i] += views[k].weight * pl_bf16_to_float(halves[k][i]);
-        }
-    }
-    assert_ok(pl_update_list_mean(&list, 0, N, mean));
-    assert_memory_equal(mean, want, sizeof mean);
 }
 
 enum { STEPS = 5 };
@@ -193,19 +141,11 @@ static vectors vectors_create(size_t n)
     return v;
 }
 
-static pl_status give(void *context, size_t first, size_t count, float *mean)
-{
-    const vectors *v = context;
-    memcpy(mean, v->g + first, count * sizeof *mean);
-    return PL_OK;
-}
-
-static pl_outer_report advance(const pl_outer_step *step, vectors *v, uint64_t round,
-                               int n_threads)
+static pl_outer_report advance(const pl_outer_step *step, vectors *v, uint64_t round)
 {
     pl_outer_report report;
     fill(v->g, v->n, 500 + round, 1e-1f);
-    assert_ok(pl_outer_merge(step, &v->state, v->n, give, v, n_threads, &report));
+    assert_ok(pl_outer_apply(step, &v->state, v->g, v->n, &report));
     return report;
 }
 
@@ -214,22 +154,6 @@ static void assert_same(const vectors *a, const vectors *b)
     assert_memory_equal(a->x, b->x, 3 * a->n * sizeof(float));
     assert_memory_equal(&a->state.displacement, &b->state.displacement, sizeof(double));
     assert_int_equal(a->state.arrivals, b->state.arrivals);
-}
-
-PL_TEST(number_of_threads_does_not_change_a_bit)
-{
-    const size_t n = 3 * 131072 + 77;
-    for (int s = 0; s < STEPS; s++) {
-        vectors alone = vectors_create(n), crew = vectors_create(n);
-        for (uint64_t t = 0; t < 2; t++) {
-            pl_outer_report a = advance(&every_step[s], &alone, t, 1);
-            pl_outer_report b = advance(&every_step[s], &crew, t, 5);
-            assert_memory_equal(&a, &b, sizeof a);
-        }
-        assert_same(&alone, &crew);
-        pl_free_aligned(alone.x);
-        pl_free_aligned(crew.x);
-    }
 }
 
 PL_TEST(state_of_any_round_replays_bit_for_bit)
@@ -244,39 +168,31 @@ PL_TEST(state_of_any_round_replays_bit_for_bit)
                     resumed.state.displacement = whole.state.displacement;
                     resumed.state.arrivals = whole.state.arrivals;
                 }
-                advance(&every_step[s], &whole, t, 1);
+                advance(&every_step[s], &whole, t);
                 if (t >= saved)
-                    advance(&every_step[s], &resumed, t, 1);
+                    advance(&every_step[s], &resumed, t);
             }
             assert_same(&whole, &resumed);
-            pl_free_aligned(whole.x);
-            pl_free_aligned(resumed.x);
+            pl_free(whole.x);
+            pl_free(resumed.x);
         }
 }
 
 PL_TEST(instruction_sets_agree_bit_for_bit)
 {
     const step_kernels *kernels[] = {step_kernels_portable(), step_kernels_best()};
-    static float a[2][4][PL_OUTER_BLOCK];
-    const size_t counts[] = {PL_OUTER_BLOCK, 311}, pieces[] = {STEP_PIECE, 111};
+    static float a[2][4][STEP_BLOCK];
+    const size_t counts[] = {STEP_BLOCK, 311};
     for (int kind = STEP_PLAIN; kind <= STEP_LAST_ARRIVAL; kind++)
         for (int c = 0; c < 2; c++) {
             step_coefficients k = {(step_kind)kind, 0.7f, 0.9f, 1.3f, 0.8f, 3, 0.4f};
             step_sums sums[2] = {{0}};
             for (int which = 0; which < 2; which++) {
                 double (*squares)(const float *, size_t) = kernels[which]->squares;
-                float(*v)[PL_OUTER_BLOCK] = a[which];
+                float(*v)[STEP_BLOCK] = a[which];
                 for (uint64_t i = 0; i < 4; i++)
-                    fill(v[i], PL_OUTER_BLOCK, i, 1);
-                /* Fills v[2] with bf16 values, two in the place of one float. */
-                for (size_t i = 0; i < PL_OUTER_BLOCK / 2; i++) {
-                    uint16_t half = pl_bf16_from_float(v[1][i]);
-                    uint32_t twice = (uint32_t)half << 16 | half;
-                    memcpy(&v[2][i], &twice, sizeof twice);
-                }
+                    fill(v[i], STEP_BLOCK, i, 1);
                 step_block block = {v[0], v[1], v[2], v[3], counts[c]};
-                kernels[which]->add(v[3], v[2], true, 0.3f, false, pieces[c]);
-                kernels[which]->add(v[3], v[1], false, 0.3f, false, pieces[c]);
                 const double before = squares(v[3], counts[c]);
                 kernels[which]->step(&k, &block, which + c != 1, &sums[which]);
                 assert_true(sums[which].mean == before);
@@ -292,7 +208,7 @@ PL_TEST(instruction_sets_agree_bit_for_bit)
 PL_TEST(report_holds_the_norms_of_mean_and_parameters)
 {
     vectors v = vectors_create(300001);
-    pl_outer_report report = advance(&every_step[0], &v, 1, 2);
+    pl_outer_report report = advance(&every_step[0], &v, 1);
     double mean = 0, params = 0;
     for (size_t i = 0; i < v.n; i++) {
         mean += (double)v.g[i] * (double)v.g[i];
@@ -302,29 +218,39 @@ PL_TEST(report_holds_the_norms_of_mean_and_parameters)
     assert_true(fabs(report.params_norm - sqrt(params)) <= 1e-12 * sqrt(params));
     assert_true(report.params_norm == pl_l2_norm(v.x, v.n) && report.gap == 1);
     v.g[v.n - 1] = NAN;
-    assert_ok(pl_outer_merge(&every_step[0], &v.state, v.n, give, &v, 2, &report));
+    assert_ok(pl_outer_apply(&every_step[0], &v.state, v.g, v.n, &report));
     assert_true(isnan(report.params_norm));
-    pl_free_aligned(v.x);
+    pl_free(v.x);
 }
 
-static pl_status refuse(void *context, size_t first, size_t count, float *mean)
+/* Norms and the gap are sums over spans of 131,072 values; all else is per value. */
+PL_TEST(step_over_several_spans_is_that_of_its_parts)
 {
-    (void)context, (void)count, (void)mean;
-    if (first >= 131072)
-        return pl_fail(PL_ERR_DATA, "an update is damaged at %zu", first);
-    memset(mean, 0, count * sizeof *mean);
-    return PL_OK;
-}
-
-PL_TEST(failure_of_an_update_is_forwarded_with_its_sentence)
-{
-    vectors v = vectors_create(400000);
-    pl_outer_report report;
-    assert_int_equal(
-        pl_outer_merge(&every_step[0], &v.state, v.n, refuse, NULL, 3, &report),
-        PL_ERR_DATA);
-    assert_string_equal(pl_last_error(), "an update is damaged at 131072");
-    pl_free_aligned(v.x);
+    const size_t n = 2 * 131072 + 77, cut = 131072 + 1001;
+    for (int s = 0; s < STEPS; s++) {
+        const pl_outer_step *step = &every_step[s];
+        vectors whole = vectors_create(n), parts = vectors_create(n);
+        whole.state.displacement = 3;
+        pl_outer_report report = advance(step, &whole, 1);
+        fill(parts.g, n, 501, 1e-1f);
+        assert_memory_equal(parts.g, whole.g, n * sizeof(float));
+        if (pl_outer_depends_on_gap(step)) {
+            double moved = 0;
+            for (size_t i = 0; i < n; i++)
+                moved += pow((double)whole.x[i] - (double)parts.x[i], 2);
+            assert_true(report.gap == 1 + 3 / (pl_l2_norm(whole.g, n) + 1e-12));
+            assert_true(fabs(whole.state.displacement - sqrt(moved)) <
+                        1e-4 * sqrt(moved));
+        } else {
+            pl_outer_state rest = {parts.x + cut, parts.m + cut, parts.carry + cut, 0,
+                                   0};
+            assert_ok(pl_outer_apply(step, &parts.state, parts.g, cut, NULL));
+            assert_ok(pl_outer_apply(step, &rest, parts.g + cut, n - cut, NULL));
+            assert_memory_equal(whole.x, parts.x, 3 * n * sizeof(float));
+        }
+        pl_free(whole.x);
+        pl_free(parts.x);
+    }
 }
 
 PL_TEST(step_that_lacks_a_vector_is_refused)

@@ -67,7 +67,7 @@ static void close_job(job *j)
     pl_decoder_destroy(&j->decoder);
     pl_model_destroy(&j->model);
     pl_backend_close(&j->backend);
-    pl_free_aligned(j->params);
+    pl_free(j->params);
     pl_topology_destroy(&j->topology);
     pl_import_close(&j->import);
 }
