@@ -64,7 +64,7 @@ static const cli_option relay_options[] = {
         "address of the home, or of a relay on the way to it (default: the run's)"),
     CLI_NUMBER("expect", CLI_INT64, process, expect, "N", 0, 1 << 20,
                "number of workers (or relays) that will connect; 0: unknown (0)"),
-    CLI_NUMBER("wait-ms", CLI_INT64, process, wait_ms, "N", 0, 1 << 30,
+    CLI_NUMBER("wait-ms", CLI_INT64, process, wait_ms, "N", 0, 30000,
                "longest time in ms for which an update waits for others (500)"),
     CLI_KEY("patience-s", process, settings, "N", "workers.patience_s",
             "how many seconds the home may be unreachable (60; without --run a day)"),

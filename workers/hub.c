@@ -338,7 +338,7 @@ static pl_status on_renew(hub *h, const pl_peer *peer, pl_message *m, pl_message
     pl_lease shown;
     const bool shows = rep.path && shows_lease(h, q.lease, &rep, m->token, &shown);
     if (audit)
-        audit->lease.deadline_ms = pl_now_ms() + h->options->ttl_ms;
+        audit->lease.deadline_ms = pl_now_ms() + hub_ttl_ms(h, rep.arm);
     else if (!rep.path || (!plan_lease_of(rep.path, m->token, rep.worker) && !shows) ||
              !plan_renew(&h->tasks, rep.path, rep.phase, m->token, rep.worker,
                          pl_now_ms(), hub_ttl_ms(h, rep.arm))) {

@@ -139,10 +139,11 @@ void hub_await_judge(hub *h, hub_audit *a, int64_t now_ms)
 void hub_grant_audit(hub *h, hub_audit *a, int worker, int64_t now_ms)
 {
     plan *p = &h->tasks;
+    const int ttl_ms = hub_ttl_ms(h, &p->arms[a->task.arm]);
     a->lease = (plan_lease){.active = true,
                             .token = plan_next_token(p, NULL),
                             .phase = a->row.phase,
-                            .deadline_ms = now_ms + h->options->ttl_ms,
+                            .deadline_ms = now_ms + ttl_ms,
                             .granted_ms = now_ms,
                             .worker = worker,
                             .repeats = a->row.repeats};

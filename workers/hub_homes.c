@@ -145,7 +145,7 @@ pl_status hub_tend_homes(hub *h, int64_t now_ms)
         pl_wire_line line;
         pl_wire_line_now(home->socket, &line);
         if (line.n_connects > 1 && line.n_connects != home->n_connects)
-            home->fence_next = 0;
+            home->fence_next = 0, home->gathers = false;
         home->n_connects = line.n_connects;
         PL_CHECK(fence_all(h, home));
         if (home->welcome && now_ms - home->heard_ms > AWAY_MS) {
@@ -156,7 +156,8 @@ pl_status hub_tend_homes(hub *h, int64_t now_ms)
                    (long long)(now_ms - home->heard_ms));
         }
         if (now_ms - home->asked_ms < (home->welcome ? STATE_MS : HELLO_MS) ||
-            now_ms - home->piece_ms < STATE_MS || home->n_applied < home->n_records)
+            now_ms - home->piece_ms < (home->gathers ? AWAY_MS : STATE_MS) ||
+            home->n_applied < home->n_records)
             continue;
         pl_message m = {.type = PL_MSG_STATUS};
         if (home->welcome) {
@@ -360,7 +361,8 @@ static pl_status on_state(hub *h, hub_home *home, pl_message *m)
         return PL_OK; /* the piece belongs to an older answer */
     pl_buf_append(&home->state, m->data.data, m->data.len);
     home->piece_ms = pl_now_ms(); /* while pieces arrive, it is not asked anew */
-    if (home->state.len < total)
+    home->gathers = home->state.len < total;
+    if (home->gathers)
         return ask_state(home, home->state.len);
     pl_reader_open(&home->records, "STATE_IS", home->state.data, home->state.len);
     home->n_records = pl_field_count(&home->records, PL_TAG_RECORD);

@@ -250,6 +250,7 @@ typedef struct hub_home {
     int64_t back_ms;   /* time of its first message after it was silent */
     int64_t asked_ms;  /* time when the last HELLO or GET_STATE was sent */
     int64_t piece_ms;  /* time when the last piece of a state arrived */
+    bool gathers;      /* further pieces of that state are expected */
     int64_t fresh_ms;  /* asked_ms of the newest state that was applied */
     pl_buf state;      /* the pieces of STATE_IS received so far */
     pl_reader records; /* the whole state, which is applied some records at a time */

@@ -271,16 +271,17 @@ static double worth_s(const worker_task *task)
 /* Whether a call to the homes that failed must be repeated; waits before it says so.
  * The results are kept while this worker has the lease, because an outage of a home or
  * of a relay passes. There are two limits. After ten times the phase, and at least the
- * patience, it is perhaps this machine that does not reach the homes: then a different
- * worker gets the task. And a worker that was told to stop does not repeat calls.
- * After a restart of the hub a home may refuse the seal of the hub before (ERR_STALE).
- * The new hub seals the lease anew, but only when it knows all homes. */
+ * patience and a minute (a relay may hold an update for half of it), it is perhaps this
+ * machine that does not reach the homes: then a different worker gets the task. And a
+ * worker that was told to stop does not repeat calls. After a restart of the hub a home
+ * may refuse the seal of the hub before (ERR_STALE). The new hub seals the lease anew,
+ * but only when it knows all homes. */
 static bool must_repeat(sender *s, pl_status status, const pl_sealed_lease *used)
 {
-    enum { SEAL_S = 120, PHASES = 10 };
+    enum { SEAL_S = 120, PHASES = 10, LEAST_S = 60 };
     const worker_task *task = s->task;
-    const double most_s =
-        fmax(1e-3 * s->options->patience_ms, PHASES * (s->began - task->granted));
+    const double most_s = fmax(fmax(1e-3 * s->options->patience_ms, LEAST_S),
+                               PHASES * (s->began - task->granted));
     const bool passes = worker_is_passing(status) &&
                         !worker_is_told_to_stop(s->options) &&
                         pl_now() - s->began < most_s;

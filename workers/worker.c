@@ -399,10 +399,17 @@ static pl_status hear_message(worker *w, pl_message *m)
     }
 }
 
+/* Silence counts only while this worker listens: not while it reads a large shard, or
+ * while it was stopped. */
 static pl_status hear_hub(worker *w)
 {
+    enum { LISTENS_MS = 1000 };
+    const int64_t now_ms = pl_now_ms();
     pl_message m;
     pl_status status;
+    if (now_ms - w->listened_ms > LISTENS_MS)
+        w->heard_ms += now_ms - w->listened_ms;
+    w->listened_ms = now_ms;
     pl_message_init(&m, 0);
     while ((status = pl_wire_recv(w->hub, NULL, &m)) == PL_OK) {
         w->heard_ms = pl_now_ms();
@@ -648,7 +655,7 @@ static pl_status join_hub(worker *w)
 {
     int64_t start = pl_now_ms(), said = 0;
     const char *list[PL_HOMES_MAX];
-    w->heard_ms = start;
+    w->heard_ms = w->listened_ms = start;
     w->hub_away.next_ms = REACH_MS;
     while (!w->welcome && !must_stop_worker(w)) {
         bool ready = false;

@@ -2,9 +2,10 @@
  * and reports. */
 #include "workers/worker_internal.h"
 
+#include <math.h>
 #include <unistd.h>
 
-enum { RESEND_MS = 1000 };
+enum { RESEND_MS = 1000, RENEW_MS = 4000 };
 
 static pl_status send_hub(worker *w, pl_message *m)
 {
@@ -120,8 +121,8 @@ pl_status worker_ask_task(worker *w)
     return send_hub(w, &m);
 }
 
-/* Renews a lease in time, and often enough that the hub's answer comes within this
- * worker's patience. The message reports progress only for the task that trains.
+/* Renews a lease in time, and every few seconds, because a hub whose answers do not
+ * come is away. The message reports progress only for the task that trains.
  * The hub hears of the first step and of the end of the steps at once: from these times
  * it computes when the task will be done. */
 static pl_status renew_late(worker *w, worker_task *task)
@@ -138,9 +139,9 @@ static pl_status renew_late(worker *w, worker_task *task)
         trainer_progress(w->inner, &step, &loss, &rate);
     const bool has_news =
         (step > 0 && !task->told_steps) || (task->sends && !task->told_sending);
-    const int ttl_ms = w->ttl_ms, patience_ms = w->options->patience_ms;
-    const int every_ms = (ttl_ms < patience_ms ? ttl_ms : patience_ms) / 4;
-    if (pl_now_ms() - task->renewed_ms < every_ms && !has_news)
+    const double every_ms =
+        fmin(fmin(w->ttl_ms, w->options->patience_ms) / 4, RENEW_MS);
+    if ((double)(pl_now_ms() - task->renewed_ms) < every_ms && !has_news)
         return PL_OK;
     measure_links(w, &l, &reconnects);
     pl_message m = {.token = task->token};

@@ -157,7 +157,8 @@ typedef struct worker {
     uint64_t process;
     char device[PL_DEVICE_MAX];
     pl_socket *hub;
-    int64_t heard_ms; /* time when the last message from the hub arrived */
+    int64_t heard_ms;    /* time when the last message from the hub arrived */
+    int64_t listened_ms; /* time when this worker looked for such messages */
     pl_absence hub_away, home_away[PL_HOMES_MAX];
     bool welcome;
     /* whether the hub names homes with different addresses, or more or fewer */

@@ -21,8 +21,8 @@ says() { # WORDS
     grep -q "worker.settings $1" "$work/ask.out" || fail "the worker does not print: $1"
 }
 
-worker --patience-s 1
-says 'backend=auto precision=auto threads=1 recompute=false cache_bytes=512000000 patience_s=1 run=""'
+worker --patience-s 3
+says 'backend=auto precision=auto threads=1 recompute=false cache_bytes=512000000 patience_s=3 run=""'
 
 cat >"$work/run/run.yaml" <<YAML
 workers:
@@ -31,16 +31,16 @@ workers:
   threads: 2
   recompute: true
   cache: 64M
-  patience_s: 1
+  patience_s: 3
 YAML
 worker --run "$work/run"
 [ "$code" -eq 75 ] || fail "exit code $code"
-says "backend=ref precision=f32 threads=2 recompute=true cache_bytes=64000000 patience_s=1 run=\"$work/run/run.yaml\""
-grep -q 'within 1 s' "$work/ask.out" || fail "the worker did not wait for 1 s"
+says "backend=ref precision=f32 threads=2 recompute=true cache_bytes=64000000 patience_s=3 run=\"$work/run/run.yaml\""
+grep -q 'within 3 s' "$work/ask.out" || fail "the worker did not wait for 3 s"
 
 worker --run "$work/run" --backend cpu --precision f32 --threads 1 --cache-bytes 5 \
-    --patience-s 2
-says "backend=cpu precision=f32 threads=1 recompute=true cache_bytes=5 patience_s=2 run="
+    --patience-s 4
+says "backend=cpu precision=f32 threads=1 recompute=true cache_bytes=5 patience_s=4 run="
 
 worker --run "$work/run" --precision bf16
 [ "$code" -eq 69 ] || fail "ref took bf16: exit code $code"

@@ -376,6 +376,16 @@ FIXTURE_TEST(audit_that_is_held_for_ever_goes_to_another)
     f->h.n_audits = 0;
 }
 
+FIXTURE_TEST(lease_of_an_audit_lives_as_long_as_that_of_a_task)
+{
+    hub_audit a = {0};
+    f->options.ttl_ms = 100;
+    f->h.tasks.arms[0].times_s[0] = f->h.tasks.arms[0].median_s = 600;
+    f->h.tasks.arms[0].n_times = 1;
+    hub_grant_audit(&f->h, &a, 1, 1000);
+    assert_int_equal(a.lease.deadline_ms, 1000 + 600 * 1000 / 20);
+}
+
 /* A lease that was held for too long has ended for good. If a renewal could restore it,
  * hub_end_overdue would end it again each second, and each time count one more failure
  * of the worker. */
