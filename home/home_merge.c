@@ -163,10 +163,7 @@ static pl_status prepare_merge(merge *g)
 static void release_merge(merge *g)
 {
     pl_free_all(g->contributions, g->matrices);
-    pl_free(g->params);
-    pl_free(g->momentum);
-    pl_free(g->origin);
-    pl_free(g->before);
+    pl_free_all(g->params, g->momentum, g->origin, g->before);
     pl_buf_destroy(&g->change);
 }
 

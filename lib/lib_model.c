@@ -124,10 +124,7 @@ void pathloom_model_close(pathloom_model **model)
     pl_backend_close(&m->backend);
     pl_import_close(&m->import);
     pl_mixture_close(&m->mix);
-    pl_free(m->names);
-    pl_free(m->name_list);
-    pl_free(m->posteriors);
-    pl_free(m);
+    pl_free_all(m->names, m->name_list, m->posteriors, m);
     *model = NULL;
 }
 

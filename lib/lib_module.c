@@ -72,9 +72,7 @@ void pathloom_module_close(pathloom_module **module)
     pathloom_module *m = *module;
     if (!m)
         return;
-    pl_free(m->loaded);
-    pl_free(m->params);
-    pl_free(m->shown.list);
+    pl_free_all(m->loaded, m->params, m->shown.list);
     pl_topology_destroy(&m->topology);
     pl_arm_clear(&m->arm);
     pl_version_clear(&m->version);

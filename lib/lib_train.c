@@ -215,9 +215,7 @@ void pathloom_trainer_close(pathloom_trainer **trainer)
     pathloom_trainer *t = *trainer;
     if (!t)
         return;
-    pl_free(t->losses);
-    pl_free(t->targets);
-    pl_free(t->tokens);
+    pl_free_all(t->losses, t->targets, t->tokens);
     pl_model_destroy(&t->model);
     pl_backend_close(&t->backend);
     pl_free(t->params);

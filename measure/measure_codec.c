@@ -331,9 +331,7 @@ pl_status measure_codec(bool json, const char *folder)
     }
 done:
     pl_topology_destroy(&m.update.topology);
-    pl_free(m.update.values);
-    pl_free(m.residual);
-    pl_free(m.sum);
+    pl_free_all(m.update.values, m.residual, m.sum);
     pl_buf_destroy(&m.message);
     return status;
 }

@@ -242,10 +242,7 @@ static pl_status run_model(const measure_options *q, const measured_model *m,
         PL_TRY(status);
     }
 done:
-    pl_free(b.memory);
-    pl_free(b.params);
-    pl_free(b.logits);
-    pl_free(b.prompt);
+    pl_free_all(b.memory, b.params, b.logits, b.prompt);
     pl_topology_destroy(&b.topology);
     return status;
 }

@@ -62,9 +62,9 @@ static double step_row_bytes(const row *r)
 }
 
 /* ---- the steps ---- */
-/* vectors: parameters, momentum, carry (which only delayed-nesterov keeps), and others
- * that are only read; for noloco the third is the mate's parameters, which are only
- * read, too. delayed-nesterov takes its momentum step, which changes all it keeps. */
+/* vectors[0] are the parameters and vectors[1] the momentum. delayed-nesterov also
+ * keeps vectors[2]; in all other rows the rest is only read. Of delayed-nesterov's
+ * steps the one with a momentum step is measured, because it changes all three. */
 static pl_status take_step(const row *r, float *const *vectors)
 {
     const pl_outer_step step = step_of(r);

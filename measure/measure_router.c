@@ -218,9 +218,7 @@ static void plan_documents(bench *b, const char *folder)
     say("alike    %7.1f s  at most %zu documents look the same", pl_now() - start,
         alike.n_docs);
     pl_unmap_scratch(b->features, b->n * (size_t)b->dim * sizeof *b->features);
-    pl_free(b->centres);
-    pl_free(b->weights);
-    pl_free(b->cloud);
+    pl_free_all(b->centres, b->weights, b->cloud);
 }
 
 pl_status measure_router(const measure_documents *o)

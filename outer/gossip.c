@@ -127,6 +127,20 @@ static inline float half_way(float a, float b)
     return 0.5f * (b - a);
 }
 
+static void meet_offers(const rates *r, float *restrict x, float *restrict v,
+                        const float *own, const float *mate, size_t n)
+{
+    if (r->is_nesterov) {
+        for (size_t i = 0; i < n; i++)
+            nesterov(r, &x[i], &v[i], x[i] - mean_of(own[i], mate[i]));
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        v[i] = r->alpha * v[i] + r->beta * (mean_of(own[i], mate[i]) - x[i]);
+        x[i] += v[i];
+    }
+}
+
 static void meet_views(const rates *r, float *restrict x, float *restrict v,
                        const pl_gossip_view *own, const pl_gossip_view *mate, size_t n)
 {
@@ -146,8 +160,8 @@ static void meet_views(const rates *r, float *restrict x, float *restrict v,
     }
 }
 
-/* Takes the step of a holder without a mate: that of meet_views in which the mate's
- * vectors equal the holder's. */
+/* Takes the step of a holder that has no mate. It equals meet_views with a mate whose
+ * vectors are the same as the holder's. */
 static void meet_nobody(const rates *r, float *restrict x, float *restrict v,
                         const float *own, size_t n)
 {
@@ -180,17 +194,7 @@ pl_status pl_gossip_apply_one(const pl_gossip_step *step, float *params,
                        "a meeting with one vector needs gamma equal to beta, but they "
                        "are %g and %g",
                        step->gamma, step->beta);
-    if (!mate)
-        mate = own;
-    for (size_t i = 0; i < n; i++) {
-        const float mean = mean_of(own[i], mate[i]);
-        if (r.is_nesterov) {
-            nesterov(&r, &params[i], &velocity[i], params[i] - mean);
-            continue;
-        }
-        velocity[i] = r.alpha * velocity[i] + r.beta * (mean - params[i]);
-        params[i] += velocity[i];
-    }
+    meet_offers(&r, params, velocity, own, mate ? mate : own, n);
     return PL_OK;
 }
 

@@ -1,14 +1,14 @@
 /* The outer step of one module. step.h has the equations of all methods, step_method.h
  * their coefficients; step_kernel.c has the loops over a block.
  *
- * Memory bandwidth limits the speed of the step, so one pass over the vectors takes it,
- * block by block. The gap penalty of co2 (PL_GAP_NORM) divides D by a number that
- * depends on |D|. Only in this case D is read twice.
+ * Memory bandwidth limits the speed of the step, so the step reads each vector once,
+ * block by block. The only exception is the gap penalty of co2 (PL_GAP_NORM): it
+ * divides D by a number that depends on |D|, so D is read once more before the step.
  *
  * The result has the same bits on every machine, because blocks have a fixed length,
  * no kernel contracts products and sums, and the sums of squares are added in a fixed
- * order: block by block within a span, then span by span. pl_l2_norm has the same
- * order, so it equals the norms that a step reports. */
+ * order: block by block within a span, then span by span. pl_l2_norm uses the same
+ * order, so its result equals the norms that a step reports. */
 #include "outer/step_kernel.h"
 
 #include <math.h>
@@ -35,12 +35,16 @@ bool pl_outer_depends_on_gap(const pl_outer_step *step)
     return step->gap == PL_GAP_NORM && step->delay > 0;
 }
 
+static double rescale_of(const pl_outer_step *step)
+{
+    return step->rescale ? sqrt((double)step->n_contributors) : 1;
+}
+
 static step_coefficients coefficients_of(const pl_outer_step *step,
                                          const pl_outer_state *state, double gap)
 {
     bool delayed = step->method == PL_METHOD_DELAYED_NESTEROV;
     bool last = delayed && state->arrivals + 1 == step->buffer;
-    double rescale = step->rescale ? sqrt((double)step->n_contributors) : 1;
     double c = step->spread, N = step->buffer;
     const step_kind kind = delayed ? (last ? STEP_LAST_ARRIVAL : STEP_ARRIVAL)
                            : step->momentum == 0              ? STEP_PLAIN
@@ -50,7 +54,7 @@ static step_coefficients coefficients_of(const pl_outer_step *step,
         .kind = kind,
         .eta = (float)step->lr,
         .mu = (float)step->momentum,
-        .scale = (float)(rescale / gap),
+        .scale = (float)(rescale_of(step) / gap),
         .clip = step->clip > 0 ? (float)step->clip : INFINITY,
         .parts = (float)step->buffer,
         .pull = (float)((last ? 1 - c * N + c : c) * step->momentum)};
@@ -98,10 +102,9 @@ pl_status pl_outer_apply(const pl_outer_step *step, pl_outer_state *state,
                        "the state counts %d arrivals since the last momentum step, but "
                        "the buffer is %d",
                        state->arrivals, step->buffer);
-    if (measures_step) { /* state->displacement was set before this step */
-        const double rescale = step->rescale ? sqrt((double)step->n_contributors) : 1;
-        gap = 1 + state->displacement / (rescale * pl_l2_norm(mean, n) + 1e-12);
-    }
+    if (measures_step) /* the caller has set state->displacement */
+        gap =
+            1 + state->displacement / (rescale_of(step) * pl_l2_norm(mean, n) + 1e-12);
     const step_coefficients coefficients = coefficients_of(step, state, gap);
     for (size_t first = 0; first < n; first += STEP_SPAN) {
         const step_sums sums =

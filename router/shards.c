@@ -156,8 +156,6 @@ done:
 
 void pl_shards_clear(pl_shards *shards)
 {
-    pl_free(shards->docs);
-    pl_free(shards->first);
-    pl_free(shards->path_of);
+    pl_free_all(shards->docs, shards->first, shards->path_of);
     memset(shards, 0, sizeof *shards);
 }

@@ -43,9 +43,7 @@ void pl_readers_close(pl_readers *r)
         pl_decoder_destroy(&r->decoders[i]);
         pl_module_pool_close(r->pool, &r->paths[i]);
     }
-    pl_free(r->decoders);
-    pl_free(r->paths);
-    pl_free(r->numbers);
+    pl_free_all(r->decoders, r->paths, r->numbers);
     pl_model_destroy(&r->model);
     pl_module_pool_destroy(&r->pool);
     pl_backend_close(&r->backend);

@@ -237,10 +237,7 @@ void rerouting_close(rerouting **rerouting_)
     if (!w)
         return;
     pl_reroute_trace_clear(&w->trace);
-    pl_free(w->memory);
-    pl_free(w->numbers);
-    pl_free(w->slots);
-    pl_free(w);
+    pl_free_all(w->memory, w->numbers, w->slots, w);
     *rerouting_ = NULL;
 }
 

@@ -82,9 +82,7 @@ void server_job_release(server_job **job)
         pl_buf_destroy(&j->prompts[i].tokens);
     for (int i = 0; i < j->n_parts; i++)
         server_output_destroy(&j->parts[i].out);
-    pl_free(j->prompts);
-    pl_free(j->parts);
-    pl_free(j);
+    pl_free_all(j->prompts, j->parts, j);
 }
 
 static void leave_line(server_job *job)

@@ -1,6 +1,7 @@
 /* The hub's connections to the homes. The hub sends HELLO to a home, then asks for the
  * home's whole state, and then receives events. Events may be lost, so the hub asks for
- * the state again once per second (STATE_MS). */
+ * the state again once per second (STATE_MS). While a state arrives in pieces, it waits
+ * for the next one instead, up to AWAY_MS. */
 #include "workers/hub_internal.h"
 
 enum {
@@ -144,8 +145,10 @@ pl_status hub_tend_homes(hub *h, int64_t now_ms)
         hub_home *home = &h->homes[i];
         pl_wire_line line;
         pl_wire_line_now(home->socket, &line);
-        if (line.n_connects > 1 && line.n_connects != home->n_connects)
-            home->fence_next = 0, home->gathers = false;
+        if (line.n_connects > 1 && line.n_connects != home->n_connects) {
+            home->fence_next = 0;
+            home->gathers = false;
+        }
         home->n_connects = line.n_connects;
         PL_CHECK(fence_all(h, home));
         if (home->welcome && now_ms - home->heard_ms > AWAY_MS) {

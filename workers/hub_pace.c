@@ -532,9 +532,7 @@ void hub_look_at_fleet(hub *h, int64_t now_ms)
                 arm->waits_until_ms = path->waits_until_ms;
         }
     }
-    pl_free(order);
-    pl_free(members);
-    pl_free(values);
+    pl_free_all(order, members, values);
 }
 
 /* ---- which tasks fit a worker ---- */

@@ -260,11 +260,7 @@ done:
     trainer_destroy(&r.trainer);
     pl_free(r.contracts);
     pl_tokens_close(&r.tokens);
-    pl_free(r.shard);
-    pl_free(r.base);
-    pl_free(r.update);
-    pl_free(r.state);
-    pl_free(r.norms);
+    pl_free_all(r.shard, r.base, r.update, r.state, r.norms);
     pl_buf_destroy(&r.encoded);
     return status;
 }

@@ -495,9 +495,7 @@ done:
     for (int slot = 0; p.encoded && slot < n_slots; slot++)
         pl_buf_destroy(&p.encoded[slot]);
     pl_free_all(p.encoded, p.submissions, p.results, p.texts, p.names);
-    pl_free(p.update);
-    pl_free(p.sent);
-    pl_free(p.sent_start);
+    pl_free_all(p.update, p.sent, p.sent_start);
     return status;
 }
 

@@ -318,9 +318,7 @@ static pl_status fetch_own_again(worker *w, worker_task *task)
         params[slot] = s.params;
     }
     const pl_status status = fetch_versions(w, task, numbers, params, facts);
-    pl_free(numbers);
-    pl_free(params);
-    pl_free(facts);
+    pl_free_all(numbers, params, facts);
     if (status == PL_OK)
         pl_log(PL_LOG_WARN, "state.restarted", "task=%s phase=%lld", task->name,
                (long long)task->phase);

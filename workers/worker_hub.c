@@ -121,8 +121,9 @@ pl_status worker_ask_task(worker *w)
     return send_hub(w, &m);
 }
 
-/* Renews a lease in time, and every few seconds, because a hub whose answers do not
- * come is away. The message reports progress only for the task that trains.
+/* Renews a lease before it ends, and every few seconds even if it lives longer: the
+ * answers show this worker that the hub is not away. The message reports progress only
+ * for the task that trains.
  * The hub hears of the first step and of the end of the steps at once: from these times
  * it computes when the task will be done. */
 static pl_status renew_late(worker *w, worker_task *task)

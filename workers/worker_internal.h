@@ -308,8 +308,8 @@ pl_status worker_ask_task(worker *w);
 pl_status worker_keep_leases(worker *w);
 pl_status worker_tell_offer(worker *w, const worker_task *task);
 pl_status worker_tell_done(worker *w, const worker_task *task);
-/* Giving the task back is no failure if `why` is PL_OK, or is a failure that passes.
- * But that no home was reached is told, because this machine may be at fault. */
+/* Gives the task back. The hub is told of a failure only if `why` is one that does not
+ * pass, or if no home was reached, because this machine may be the cause. */
 pl_status worker_tell_release(worker *w, const worker_task *task, pl_status why,
                               const char *reason);
 /* Tells the hub that this worker leaves: it holds no tasks and does not ask for one. */

@@ -128,9 +128,7 @@ void worker_task_free(worker_task **task_)
         pl_free(task->packed_state);
     train_job_clear(&task->job);
     worker_drop_start(task);
-    pl_free(task->base);
-    pl_free(task->state);
-    pl_free(task->own_state);
+    pl_free_all(task->base, task->state, task->own_state);
     worker_task_free(&task->past);
     pl_free(task->other);
     pl_free_all(task->predicted_norm, task->made, task->has_other, task->peers,

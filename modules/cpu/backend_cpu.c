@@ -138,10 +138,7 @@ void cpu_backend_destroy(pl_backend **backend)
         return;
     cpu_state *self = cpu_self(*backend);
     self->gemm->close(&self->gemm);
-    pl_free(self->scratch.data);
-    pl_free(self->packed.data);
-    pl_free(self->rope_cos);
-    pl_free(self);
+    pl_free_all(self->scratch.data, self->packed.data, self->rope_cos, self);
     *backend = NULL;
 }
 

@@ -102,10 +102,7 @@ static void wide_close(gemm **head)
 {
     gemm_wide *g = (gemm_wide *)*head;
     g->f32->close(&g->f32);
-    pl_free(g->a.data);
-    pl_free(g->b.data);
-    pl_free(g->c.data);
-    pl_free(g);
+    pl_free_all(g->a.data, g->b.data, g->c.data, g);
     *head = NULL;
 }
 

@@ -41,9 +41,7 @@ void cpu_weight_destroy(pl_backend *be, pl_weight **weight)
     (void)be;
     if (*weight == NULL)
         return;
-    pl_free((*weight)->copy);
-    pl_free((*weight)->bytes);
-    pl_free(*weight);
+    pl_free_all((*weight)->copy, (*weight)->bytes, *weight);
     *weight = NULL;
 }
 

@@ -6,7 +6,7 @@
 
 #include "tests/support/suite.h"
 
-enum { N = 3001 }; /* whole blocks, and a part of one */
+enum { N = 3001 }; /* five whole blocks and a part of another one */
 
 static void fill(float *x, size_t n, uint64_t seed, float scale)
 {
