@@ -447,7 +447,7 @@ pl_status config_check(const config *c)
         return pl_fail(PL_ERR_CONFIG,
                        "train.base_steps is 0, so the paths would start from random "
                        "weights; set it to 1 or more, or set model.import");
-    PL_CHECK(pl_store_check_engine(c->engine));
+    PL_CHECK(pl_store_check_engine(c->engine, NULL));
     if (c->homes > 1 && c->relays > 0)
         return pl_fail(
             PL_ERR_CONFIG,

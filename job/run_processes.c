@@ -6,7 +6,9 @@ enum {
     WATCH_MS = 3000,
     DRAIN_MS = 24 * 3600 * 1000,
     ABANDON_MS = 1000,
-    ATTACH_MS = 60000
+    ATTACH_MS = 60000,
+    SAY_MS = 10000,
+    PATIENCE_MS = 60000
 };
 
 /* Whether the job is encrypted. A hub and a home that a user has started (net.attach)
@@ -88,6 +90,23 @@ static pl_status on_home_wait(void *context)
     const pl_run *r = context;
     PL_CHECK(run_stopped(r));
     return r->launcher ? pl_launcher_tend(r->launcher) : PL_OK;
+}
+
+/* Waits until a process that this command has started is ready. It may take minutes: a
+ * home repairs its store first, or waits for its storage engine. */
+static pl_status await_child(pl_run *r, const char *name, char out[PL_ADDRESS_MAX])
+{
+    const int64_t say_ms = pl_now_ms() + SAY_MS;
+    bool said = false;
+    while (pl_launcher_address(r->launcher, name, 0, out, PL_ADDRESS_MAX) != PL_OK) {
+        PL_CHECK(on_home_wait(r));
+        if (!said && pl_now_ms() > say_ms) {
+            say("wait     for %s, which writes to %s/log/%s.log", name, r->dir, name);
+            said = true;
+        }
+        pl_sleep_ms(10);
+    }
+    return PL_OK;
 }
 
 /* ---- checks before any process is started ---- */
@@ -359,13 +378,11 @@ pl_status run_start(pl_run *r)
             run_home_file(i, r->n_homes, file);
             PL_CHECK(start_job_process(r, "home", name, alone ? 0 : i + 1,
                                        r->cfg.home_bind, run_file(r, file, ready)));
-            PL_CHECK(pl_launcher_address(r->launcher, name, 30000, r->homes_at[i],
-                                         sizeof r->homes_at[i]));
+            PL_CHECK(await_child(r, name, r->homes_at[i]));
         }
         PL_CHECK(start_job_process(r, "hub", "hub", 0, r->cfg.hub_bind,
                                    run_file(r, "proc/hub.address", hub_file)));
-        PL_CHECK(pl_launcher_address(r->launcher, "hub", 30000, r->hub_address,
-                                     sizeof r->hub_address));
+        PL_CHECK(await_child(r, "hub", r->hub_address));
     }
     pl_address hub;
     if (pl_address_parse(r->hub_address, &hub) == PL_OK && hub.has_key && !hub.is_local)
@@ -378,8 +395,7 @@ pl_status run_start(pl_run *r)
         snprintf(file, sizeof file, "proc/%s.address", name);
         PL_CHECK(start_job_process(r, "relay", name, i + 1, PL_ADDRESS_PRIVATE,
                                    run_file(r, file, ready)));
-        PL_CHECK(pl_launcher_address(r->launcher, name, 30000, r->relays_at[i],
-                                     sizeof r->relays_at[i]));
+        PL_CHECK(await_child(r, name, r->relays_at[i]));
     }
     for (int i = 0; i < r->n_workers; i++) {
         char name[32];
@@ -389,11 +405,13 @@ pl_status run_start(pl_run *r)
     if (r->cfg.attach || job_is_encrypted(r))
         pl_launcher_expect_others(r->launcher);
     const char *homes[PL_HOMES_MAX];
+    int64_t engine_ms;
+    PL_CHECK(pl_store_check_engine(r->cfg.engine, &engine_ms));
     for (int i = 0; i < r->n_homes; i++)
         homes[i] = r->homes_at[i];
     pl_client_options options = {.homes = homes,
                                  .n_homes = r->n_homes,
-                                 .patience_ms = 60000,
+                                 .patience_ms = PATIENCE_MS + (int)engine_ms,
                                  .idle = on_home_wait,
                                  .idle_context = r};
     PL_CHECK(pl_client_create(&options, &r->client));

@@ -212,10 +212,11 @@ static pl_status say_no_work(hub *h, hub_worker *w)
 static pl_status serve_waiting(hub *h)
 {
     const int64_t now = pl_now_ms();
-    /* After a restart of the hub, workers may still hold leases. So the hub grants no
-     * leases for the lifetime of a lease. In this time workers renew the leases that
-     * they hold. */
-    const bool restarted = h->tasks.epoch > 1 && now - h->known_ms < h->options->ttl_ms;
+    /* After a restart of the hub, workers may still hold leases. Until they have renewed
+     * them, which they do every few seconds, the hub grants none. */
+    const int64_t ttl_ms = h->options->ttl_ms;
+    const int64_t renewed_ms = ttl_ms < HUB_RENEWED_MS ? ttl_ms : HUB_RENEWED_MS;
+    const bool restarted = h->tasks.epoch > 1 && now - h->known_ms < renewed_ms;
     const bool ready = hub_homes_ready(h) && h->failure[0] == '\0' && !restarted;
     bool search = ready && h->stirred;
     int n_left = 0;

@@ -94,7 +94,11 @@ typedef struct hub_withheld {
     double need_s, others_s;
     int64_t judged_ms;
 } hub_withheld;
-enum { HUB_WITHHELD_TEXT_MAX = 320 };
+enum {
+    HUB_WITHHELD_TEXT_MAX = 320,
+    /* within this time each worker that reaches the hub has renewed its leases */
+    HUB_RENEWED_MS = 20000
+};
 
 /* A lease whose task another worker might finish sooner. */
 typedef struct hub_slow {

@@ -215,7 +215,7 @@ pl_status pl_launcher_address(pl_launcher *l, const char *name, int timeout_ms,
     if (!c || !c->ready_file[0])
         return pl_fail(PL_ERR_ARG, "process %s was not started or has no ready file",
                        name);
-    while (pl_now_ms() - start < timeout_ms) {
+    for (;;) {
         pl_buf text = {0};
         if (pl_path_exists(c->ready_file) &&
             pl_read_file(c->ready_file, &text) == PL_OK) {
@@ -226,12 +226,14 @@ pl_status pl_launcher_address(pl_launcher *l, const char *name, int timeout_ms,
             return PL_OK;
         }
         pl_buf_destroy(&text);
+        if (pl_now_ms() - start >= timeout_ms)
+            return pl_fail(PL_ERR_TIMEOUT,
+                           "process %s was not ready within %d s; see its log "
+                           "%s/%s.log",
+                           name, timeout_ms / 1000, l->logs, name);
         PL_CHECK(pl_launcher_tend(l));
         pl_sleep_ms(10);
     }
-    return pl_fail(PL_ERR_TIMEOUT,
-                   "process %s was not ready within %d s; see its log %s/%s.log", name,
-                   timeout_ms / 1000, l->logs, name);
 }
 
 /* Returns the status and the error text that the child wrote to its log: if it ended by

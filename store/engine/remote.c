@@ -74,10 +74,14 @@ pl_status pl_store_make_on(const char *folder, const char *wanted)
         folder, *there ? there : "rocksdb", *place ? place : "rocksdb");
 }
 
-pl_status pl_store_check_engine(const char *place)
+pl_status pl_store_check_engine(const char *place, int64_t *patience_ms)
 {
-    engine_url url;
-    return strcmp(place, "rocksdb") == 0 ? PL_OK : engine_url_parse(place, &url);
+    engine_url url = {.patience_ms = 0};
+    if (strcmp(place, "rocksdb") != 0)
+        PL_CHECK(engine_url_parse(place, &url));
+    if (patience_ms)
+        *patience_ms = url.patience_ms;
+    return PL_OK;
 }
 
 pl_status remote_open(const char *folder, bool to_write, remote_end **out)

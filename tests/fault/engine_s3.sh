@@ -1,8 +1,9 @@
 #!/bin/sh
 # Tests the S3 engine with a small S3 server (s3_server.c). The engine must keep the
 # promises of engine.h, also if answers are lost or the service is busy. It must report
-# a service that is full or that ignores the conditions of writes. A store must be
-# rebuilt from the service alone. If a second home opens a store, the first must stop.
+# a service that is full or that ignores the conditions of writes. A job must wait for
+# a service that begins late. A store must be rebuilt from the service alone. If a
+# second home opens a store, the first must stop.
 #
 # usage: engine_s3.sh PATHLOOM TESTS-BUILD-FOLDER WORKFOLDER
 set -u
@@ -41,6 +42,18 @@ make_corpus base
     fail "a run with a store in S3"
 refused 69 'number of homes cannot be changed' "$pathloom" homes set 3 --run "$work/run"
 echo "the engine keeps its promises; a store was rebuilt, and its old home was refused"
+
+serve late
+server=$!
+kill -STOP "$server"
+(small_job late --set train.tau=1 --set train.phases=1 --set train.base_steps=1 \
+    --set store.engine="$url" >"$work/late.out" 2>&1) &
+late=$!
+sleep 33 # a home that starts from a large store needs as long
+kill -CONT "$server"
+wait "$late" || fail "a service that begins late"
+grep -q 'wait     for home, which writes to' "$work/late.out" || fail "the job does not say for what it waits"
+echo "a job waits for a service that begins late"
 
 serve lossy lose=7
 "$tests/engine_check" "$url" lossy >"$work/lossy.out" 2>&1 || fail "engine_check with lost answers"

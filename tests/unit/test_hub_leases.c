@@ -157,7 +157,7 @@ static uint64_t take_task(fake *f, int worker)
 {
     pl_message m, a;
     pl_message_init(&m, 0);
-    f->h.known_ms -= 2 * TTL; /* the time for renewals is over */
+    f->h.known_ms -= HUB_RENEWED_MS; /* the time for renewals is over */
     PL_SAY(&m, TASK_REQ, task_req, .name = worker ? "second" : "first");
     assert_int_equal(ask(f, worker, &m, &a), PL_MSG_TASK);
     const uint64_t token = a.token;
