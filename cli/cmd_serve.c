@@ -52,8 +52,8 @@ static const cli_option options[] = {
     CLI_NUMBER("timeout", CLI_INT, request, server.timeout_s, "S", 1, 86400,
                "largest number of seconds that a request may take (120)"),
     CLI_OPTION("api-keys", CLI_TEXT, request, front.api_keys, "FILE",
-               "file with names and hashes of clients' keys; with it, every endpoint "
-               "except /health needs a key (no key is needed)"),
+               "file with names and hashes of clients' keys; with it, all endpoints "
+               "except / and /health need a key (no key is needed)"),
     CLI_OPTION(
         "cors", CLI_TEXT, request, front.cors, "ORIGIN",
         "pages of this origin may send requests from a browser; *: any origin (none)"),

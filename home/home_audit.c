@@ -357,9 +357,12 @@ pl_status home_load_dropped(void *context, const char *name, const char *target)
     pl_dropped dropped;
     (void)target;
     PL_CHECK(pl_dropped_read(name, &dropped));
-    return home_find_path(h, dropped.path, &arm, &index) == PL_OK
-               ? drop_updates(h, arm, index, dropped.phase, dropped.token)
-               : PL_OK;
+    if (home_find_path(h, dropped.path, &arm, &index) != PL_OK)
+        return PL_OK;
+    /* a lease from before the verdict must not be valid again */
+    if (dropped.token > arm->paths[index].fence)
+        arm->paths[index].fence = dropped.token;
+    return drop_updates(h, arm, index, dropped.phase, dropped.token);
 }
 
 /* An open row whose path is in another phase cannot be decided any more: a rollback

@@ -306,6 +306,9 @@ uint64_t home_upload_share(const home_lease *l);
 pl_status home_put_blob(home *h, const pl_peer *peer, pl_message *m,
                         pl_message *answer);
 pl_status home_grant_room(home *h);
+/* Adds a time in which the home read nothing to the times of uploads and of those who
+ * wait for room. */
+void home_stand_still(home *h, int64_t ms);
 /* Lets the store drop what the sender of this upload has written into the engine. */
 void home_forget_objects(void *context, const staging_blob *b);
 /* Begins the group's transaction if needed, and moves a staged upload into it. Adds

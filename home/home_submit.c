@@ -74,6 +74,25 @@ static pl_status check_shared(const place *p, const pl_submit_message *s,
     return PL_OK;
 }
 
+/* Checks the length of an update that the store has, before its bytes are read: a
+ * message may name any blob, for example all data of a path. */
+static pl_status check_stored(const home *h, const place *p, const pl_submit_message *s)
+{
+    uint64_t bytes = 0;
+    PL_CHECK(pl_store_blob_bytes(h->store, &s->update, &bytes));
+    const uint64_t most =
+        (uint64_t)p->module->of->n_vectors *
+        pl_codec_module_bound(&p->arm->arm.outer.codec, p->arm->topology, p->index,
+                              p->module->of->n_contributors);
+    return bytes <= most
+               ? PL_OK
+               : pl_fail(PL_ERR_DATA,
+                         "the update of %s names %llu bytes, but at most %llu are "
+                         "possible",
+                         s->module, (unsigned long long)bytes,
+                         (unsigned long long)most);
+}
+
 /* Checks that the bytes of an update can be decoded and that all values are finite.
  * Notes the update's size and norm for each of its contributors. If the update has two
  * vectors, the norm is that of the first vector. */
@@ -266,9 +285,12 @@ static pl_submit_result judge_submission(home *h, place *p, pl_submit_message *s
                       (long long)s->round, s->module, (unsigned long long)m->version);
         return PL_SUBMIT_DROPPED;
     }
-    if (!staging_find(&h->uploads, &s->update) &&
-        !pl_store_has_blob(h->store, &s->update))
-        return PL_SUBMIT_UNKNOWN_BLOB;
+    if (!staging_find(&h->uploads, &s->update)) {
+        if (!pl_store_has_blob(h->store, &s->update))
+            return PL_SUBMIT_UNKNOWN_BLOB;
+        if (check_stored(h, p, s) != PL_OK)
+            return PL_SUBMIT_REJECTED;
+    }
     if (check_base(h, p, s) != PL_OK)
         return PL_SUBMIT_REJECTED;
     pl_status status = check_update(h, p, s);

@@ -117,6 +117,13 @@ pl_status home_grant_room(home *h)
     return PL_OK;
 }
 
+void home_stand_still(home *h, int64_t ms)
+{
+    for (size_t i = 0; i < h->room.n; i++)
+        h->room.tickets[i].asked_ms += ms;
+    staging_stand_still(&h->uploads, ms);
+}
+
 void home_forget_objects(void *context, const staging_blob *b)
 {
     const home *h = context;
@@ -205,6 +212,8 @@ pl_status home_put_blob(home *h, const pl_peer *peer, pl_message *m, pl_message 
         h->uploads.share = home_upload_share(&under);
         if (!own)
             h->uploads.holder = under.lease.key;
+    } else if (peer->role == PL_AS_RELAY && !peer->own) {
+        h->uploads.holder = peer->key; /* of a sum, which no lease limits */
     }
     if (pl_store_has_blob(h->store, &piece.hash))
         there = piece.total;

@@ -18,6 +18,7 @@ typedef struct forgetting {
     uint64_t n_tokens;
     int n_rechosen; /* number of paths whose best version is chosen again */
     pl_rewind rewind;
+    int locks[PL_PARTS_MAX]; /* of the store, until it is replaced */
 } forgetting;
 
 /* ---- the exchange ---- */
@@ -77,12 +78,15 @@ done:
 
 pl_status forget_finish(const char *dir)
 {
-    char ready[PL_PATH_MAX];
-    int lock = -1;
+    char ready[PL_PATH_MAX], store[PL_PATH_MAX];
+    int lock = -1, locks[PL_PARTS_MAX];
     if (!pl_path_exists(pl_join(ready, dir, "forget/ready")))
         return PL_OK;
     PL_CHECK(pl_lock_folder(dir, &lock));
-    pl_status status = exchange_store(dir);
+    pl_status status = run_lock_store(pl_join(store, dir, "store"), locks);
+    if (status == PL_OK)
+        status = exchange_store(dir);
+    run_unlock_store(locks);
     pl_unlock_folder(&lock);
     return status;
 }
@@ -386,6 +390,8 @@ static pl_status forget_documents(forgetting *f, bool *trains)
         pl_tokens_open(run_file(&f->r, "data/valid.tok", path), false, &f->r.valid));
     for (int i = 0; i < f->q->n_docs; i++)
         PL_CHECK(add_word(f, f->q->docs[i], f->r.valid));
+    if (!f->q->only_cost)
+        PL_CHECK(run_lock_store(run_file(&f->r, "store", path), f->locks));
     PL_CHECK(store_open_run(f->r.dir, &f->store));
     PL_CHECK(run_has_ended(f->store, &ended));
     /* If the run's list already has all documents of this command, an earlier command
@@ -427,6 +433,7 @@ pl_status forget_run(const forget_request *q, bool *trains)
 {
     forgetting f = {.q = q, .r.lock = -1};
     pl_status status;
+    memset(f.locks, -1, sizeof f.locks);
     *trains = false;
     PL_TRY(forget_finish(q->run));
     PL_TRY(run_look(q->run, &f.r));
@@ -448,6 +455,7 @@ done:
     forgotten_clear(&f.list);
     pl_buf_destroy(&f.hashes);
     pl_store_close(&f.store);
+    run_unlock_store(f.locks);
     run_close(&f.r);
     return status;
 }

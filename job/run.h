@@ -277,6 +277,10 @@ pl_status run_clear_homes(const char *dir);
 
 /* store_homes.c: functions for a store that the homes of a job may have locked.
  * `folder` is the folder of the store. */
+/* Locks the store, so that no process can write to it; all of its homes must be there.
+ * ERR_BUSY: a process writes to it. Call run_unlock_store in each case. */
+pl_status run_lock_store(const char *folder, int locks[PL_PARTS_MAX]);
+void run_unlock_store(int locks[PL_PARTS_MAX]);
 /* ERR_BUSY if `pathloom forget` has decided to replace the store but has not done so
  * yet (job/forget.h): data that a command writes to the old store would be lost. */
 pl_status run_check_exchange(const char *folder);

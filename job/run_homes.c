@@ -38,15 +38,13 @@ static pl_status end_rollbacks(const pl_run *r, const char *store, int n_old)
 
 /* Copies the store while no process may write to it, and exchanges it for its copy. A
  * copy that is not complete is removed, because the disk may be full. */
-static pl_status copy_and_exchange(pl_run *r, const char *store, int n_old, int n,
+static pl_status copy_and_exchange(pl_run *r, const char *store, int n,
                                    pl_divide_report *report)
 {
-    char home[PL_PATH_MAX], copy[PL_PATH_MAX];
+    char copy[PL_PATH_MAX];
     int locks[PL_PARTS_MAX];
     pl_status status = PL_OK;
-    memset(locks, -1, sizeof locks);
-    for (int i = 0; i < n_old; i++)
-        PL_TRY(pl_lock_folder(pl_store_home(store, i, n_old, home), &locks[i]));
+    PL_TRY(run_lock_store(store, locks));
     status = pl_make_folders(run_file(r, "homes", copy));
     if (status == PL_OK)
         status = pl_try_exchange(copy);
@@ -57,8 +55,7 @@ static pl_status copy_and_exchange(pl_run *r, const char *store, int n_old, int 
     else
         (void)run_clear_homes(r->dir);
 done:
-    for (int i = 0; i < n_old; i++)
-        pl_unlock_folder(&locks[i]);
+    run_unlock_store(locks);
     return status;
 }
 
@@ -121,7 +118,7 @@ pl_status run_set_homes(pl_run *r, int n, pl_divide_report *report)
         for (int i = 0; i < n_old; i++)
             PL_CHECK(
                 pl_store_check_movable(store, pl_store_home(store, i, n_old, home)));
-        PL_CHECK(copy_and_exchange(r, store, n_old, n, report));
+        PL_CHECK(copy_and_exchange(r, store, n, report));
     }
     PL_CHECK(run_save(r));
     return run_clear_homes(r->dir);

@@ -79,6 +79,25 @@ done:
     return status;
 }
 
+pl_status run_lock_store(const char *folder, int locks[PL_PARTS_MAX])
+{
+    char home[PL_PATH_MAX];
+    int n = 0;
+    memset(locks, -1, PL_PARTS_MAX * sizeof *locks);
+    if (!pl_path_exists(folder))
+        return PL_OK;
+    PL_CHECK(pl_store_homes(folder, &n));
+    for (int i = 0; i < n; i++)
+        PL_CHECK(pl_lock_folder(pl_store_home(folder, i, n, home), &locks[i]));
+    return PL_OK;
+}
+
+void run_unlock_store(int locks[PL_PARTS_MAX])
+{
+    for (int i = 0; i < PL_PARTS_MAX; i++)
+        pl_unlock_folder(&locks[i]);
+}
+
 pl_status run_check_exchange(const char *folder)
 {
     char path[PL_PATH_MAX];

@@ -25,6 +25,7 @@ typedef struct pl_link {
     /* those of the bytes above that were sent or arrived more than once */
     uint64_t repeated_bytes;
     uint32_t n_connects; /* number of connections that were made */
+    uint32_t n_full;     /* how often a home answered that it has no room yet */
 } pl_link;
 typedef enum pl_direct {
     PL_DIRECT_NONE,

@@ -429,6 +429,7 @@ static pl_status take_put_answer(upload *u, piece *p, pl_message *a)
         int third_ms = f->client->patience_ms / 3;
         int room_ms = third_ms < ROOM_MS ? third_ms : ROOM_MS;
         u->waits = status == PL_ERR_BUSY && !p;
+        line_of_flow(f)->link.n_full += u->waits;
         client_retry_later(&f->retry, u->waits ? room_ms : BOUNCE_MS);
         return PL_OK;
     }

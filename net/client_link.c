@@ -75,6 +75,7 @@ void pl_client_link(const pl_client *c, pl_link *out)
         out->down_bytes += one->down_bytes;
         out->repeated_bytes += one->repeated_bytes;
         out->n_connects += (uint32_t)line.n_connects;
+        out->n_full += one->n_full;
         if (one->up_bytes + one->down_bytes < most)
             continue;
         most = one->up_bytes + one->down_bytes;

@@ -9,8 +9,9 @@ enum {
     KEEP_FROM = 4 << 20, /* smaller blocks are not kept */
     KEEP_TO = 256 << 20, /* limit for the bytes of all kept blocks */
     /* the leases of one key may together use 1/HOLDER_PART of the limit, or the share
-     * of one lease if that is more */
-    HOLDER_PART = 8
+     * of one lease if that is more; each upload takes time, too */
+    HOLDER_PART = 8,
+    HOLDER_UPLOADS_MAX = 4 * STAGING_UPLOADS_MAX
 };
 
 static staging_blob *find_of(const staging *s, uint64_t owner, const pl_hash *hash)
@@ -38,11 +39,15 @@ static uint64_t owned_bytes(const staging *s, int *n)
     return sum;
 }
 
-static uint64_t held_bytes(const staging *s)
+static uint64_t held_bytes(const staging *s, int *n)
 {
     uint64_t sum = 0;
-    for (const staging_blob *b = s->first; b; b = b->next)
-        sum += pl_pubkey_equal(&b->holder, &s->holder) ? b->bytes : 0;
+    *n = 0;
+    for (const staging_blob *b = s->first; b; b = b->next) {
+        const bool is_held = pl_pubkey_equal(&b->holder, &s->holder);
+        sum += is_held ? b->bytes : 0;
+        *n += is_held;
+    }
     return sum;
 }
 
@@ -54,7 +59,12 @@ static uint64_t holder_limit(const staging *s)
 
 bool staging_holder_is_full(const staging *s, uint64_t bytes)
 {
-    return !pl_pubkey_none(&s->holder) && bytes + held_bytes(s) > holder_limit(s);
+    int n = 0;
+    if (pl_pubkey_none(&s->holder))
+        return false;
+    /* the sum of a relay may be larger than the limit */
+    const bool is_over = bytes + held_bytes(s, &n) > holder_limit(s);
+    return (is_over && n > 0) || n >= HOLDER_UPLOADS_MAX;
 }
 
 pl_status staging_read(pl_message *m, staging_piece *out)
@@ -155,12 +165,15 @@ static pl_status check_room(const staging *s, uint64_t bytes)
             "needs at most %llu bytes in %d uploads, and %llu bytes in %d are here",
             (unsigned long long)bytes, (unsigned long long)s->share,
             STAGING_UPLOADS_MAX, (unsigned long long)owned, n);
-    if (staging_holder_is_full(s, bytes))
+    if (staging_holder_is_full(s, bytes)) {
+        const uint64_t held = held_bytes(s, &n);
         return pl_fail(PL_ERR_BUSY,
-                       "workers with this key have %llu bytes of uploads here, and at "
-                       "most %llu are allowed per key; send this upload later",
-                       (unsigned long long)held_bytes(s),
-                       (unsigned long long)holder_limit(s));
+                       "the processes with this key have %llu bytes in %d uploads "
+                       "here, and at most %llu in %d are allowed per key; send this "
+                       "upload later",
+                       (unsigned long long)held, n, (unsigned long long)holder_limit(s),
+                       HOLDER_UPLOADS_MAX);
+    }
     if (bytes > s->limit - s->bytes)
         return pl_fail(
             PL_ERR_BUSY,
@@ -326,6 +339,12 @@ void staging_drop(staging *s, const pl_hash *hash)
     staging_blob *b = find_upload(s, hash);
     if (b)
         staging_remove(s, b);
+}
+
+void staging_stand_still(staging *s, int64_t ms)
+{
+    for (staging_blob *b = s->first; b; b = b->next)
+        b->touched_ms += ms;
 }
 
 void staging_expire(staging *s, bool all)

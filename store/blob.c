@@ -523,8 +523,8 @@ pl_status pl_txn_put_blob(pl_txn *txn, const void *data, uint64_t bytes, pl_hash
         hash_chunks(data, 0, bytes, &blob.chunks);
         PL_TRY(count_new(txn, &blob, &new_bytes));
         if (new_bytes == GROUP_BYTES &&
-            store_check_space(txn->store, "the commit", bytes + STORE_SPARE_BYTES) ==
-                PL_OK) {
+            store_check_space(txn->store->folder, "the commit",
+                              bytes + STORE_SPARE_BYTES) == PL_OK) {
             PL_TRY(txn_spoil(txn, put_flowing(txn, data, &blob, out)));
             goto done;
         }

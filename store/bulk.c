@@ -70,7 +70,8 @@ pl_status bulk_begin(pl_txn *txn, uint64_t new_bytes)
     const bool is_small = new_bytes < store->bulk_bytes;
     if (new_bytes == 0 || (is_small && kv_batch_bytes(txn->batch) < many_bytes))
         return PL_OK; /* the batch takes the chunks */
-    PL_CHECK(store_check_space(store, "the commit", new_bytes + STORE_SPARE_BYTES));
+    PL_CHECK(
+        store_check_space(store->folder, "the commit", new_bytes + STORE_SPARE_BYTES));
     const uint64_t open_bytes =
         txn->files && txn->files->table ? txn->files->small_bytes : 0;
     if (!is_small || open_bytes == 0 || open_bytes >= many_bytes) {

@@ -8,6 +8,8 @@
 #include "store/tally.h"
 
 enum { BATCH_VERSIONS = 32 };
+/* In an engine a commit's rows are one object, of at most ENGINE_OBJECT_MAX bytes. */
+static const uint64_t batch_bytes = 2 << 20;
 
 typedef struct victim {
     char module[PL_MODULE_NAME_MAX];
@@ -149,7 +151,8 @@ pl_status pl_store_collect(pl_store *store, pl_keep_fn keep, void *context, bool
     PL_TRY(count_with_bases(&c));
     for (size_t i = 0; run && i < c.n;) {
         PL_TRY(pl_txn_begin(store, &txn));
-        for (const size_t end = i + BATCH_VERSIONS; i < c.n && i < end; i++)
+        const size_t end = i + BATCH_VERSIONS;
+        for (; i < c.n && i < end && kv_batch_bytes(txn->batch) < batch_bytes; i++)
             PL_TRY(pl_txn_drop_data(txn, c.victims[i].module, c.victims[i].number));
         PL_TRY(pl_txn_commit(&txn));
     }

@@ -58,6 +58,7 @@ static const struct {
 struct kv {
     rocksdb_t *db;
     kv_mode mode;
+    bool failed; /* a write failed */
     rocksdb_options_t *options, *record_options, *pack_options;
     rocksdb_column_family_handle_t *families[KV_FAMILY_COUNT];
     rocksdb_readoptions_t *read;
@@ -323,7 +324,7 @@ void kv_close(kv **handle, bool abandon)
     *handle = NULL;
     if (!db)
         return;
-    if (db->db && abandon) {
+    if (db->db && (abandon || db->failed)) {
         db->next = atomic_load(&abandoned);
         while (!atomic_compare_exchange_weak(&abandoned, &db->next, db))
             ;
@@ -615,6 +616,7 @@ pl_status kv_commit(kv *db, kv_batch *batch)
     char *error = NULL;
     PL_CHECK(pl_failpoint("kv.commit.before"));
     rocksdb_write_writebatch_wi(db->db, db->write, batch->writes, &error);
+    db->failed = db->failed || error;
     PL_CHECK(judge_error("write", db->path, error));
     return pl_failpoint("kv.commit.after");
 }

@@ -19,10 +19,11 @@
 #include "store/tally.h"
 #include <string.h>
 
-enum { BATCH_BYTES = 32 << 20 };
+enum { BATCH_BYTES = 32 << 20, SPARE_BYTES = 16 << 20 };
 
 typedef struct mirror {
     pl_store *from;
+    const char *folder; /* of the target */
     kv *to;
     kv_batch *batch;
     /* the target is empty, or an earlier or the same state of the source */
@@ -79,6 +80,16 @@ done:
 }
 
 /* ---- chunks: they are copied first ---- */
+/* Commits the batch if it is large. On a full disk RocksDB would abort the process. */
+static pl_status flush_large(mirror *m)
+{
+    const uint64_t bytes = kv_batch_bytes(m->batch);
+    if (bytes <= BATCH_BYTES)
+        return PL_OK;
+    PL_CHECK(store_check_space(m->folder, "the copy", 2 * bytes + SPARE_BYTES));
+    return rebase_flush(m->to, &m->batch);
+}
+
 /* Writes the row STORE_MIRROR_ROW. While this row exists, chunks that no record names
  * are not damage. The last batch deletes the row. */
 static void mark_begin(mirror *m)
@@ -112,8 +123,7 @@ static pl_status bring_chunk(mirror *m, kv_family family, const kv_cursor *from,
     kv_put(m->batch, family, from->key, from->value);
     m->report->n_chunks++;
     m->report->bytes += from->value.len;
-    return kv_batch_bytes(m->batch) > BATCH_BYTES ? rebase_flush(m->to, &m->batch)
-                                                  : PL_OK;
+    return flush_large(m);
 }
 
 /* ---- chunks of a source with an engine ---- */
@@ -159,8 +169,7 @@ static pl_status bring_remote(mirror *m, kv_family family, const kv_cursor *from
     }
     chunk_close(&bytes);
     PL_CHECK(status);
-    return kv_batch_bytes(m->batch) > BATCH_BYTES ? rebase_flush(m->to, &m->batch)
-                                                  : PL_OK;
+    return flush_large(m);
 }
 
 /* ---- all other rows, in one batch ---- */
@@ -283,6 +292,7 @@ static pl_status open_target(mirror *m, mirror_target *to)
                        "can be made; restore to a new folder, and use that folder or "
                        "copy from it with `pathloom store push`",
                        folder);
+    PL_CHECK(store_check_space(folder, "the copy", SPARE_BYTES));
     PL_CHECK(kv_open(pl_join(path, folder, "db"), KV_MAKE, NULL, &m->to));
     return compare_target(m, to);
 }
@@ -290,7 +300,7 @@ static pl_status open_target(mirror *m, mirror_target *to)
 pl_status mirror_into(pl_store *from, mirror_target *to, pl_buf *left,
                       pl_mirror_report *report)
 {
-    mirror m = {.from = from, .report = report, .left = left};
+    mirror m = {.from = from, .folder = to->folder, .report = report, .left = left};
     pl_status status = PL_OK;
     *report = (pl_mirror_report){0};
     to->beside = false;

@@ -209,6 +209,8 @@ static pl_status recode_version(recoding *r, const char *module, uint64_t number
                 bases[k] = bases[1 - k];
         PL_TRY(recode_chunk(r, &id, bases));
     }
+    /* A pack is tidied once per version, not once per call: that reads all of it. */
+    r->txn->tidies = r->txn->tidies || *whole;
 done:
     pl_buf_destroy(&self.chunks);
     pl_buf_destroy(&neighbours[0].chunks);
@@ -250,7 +252,6 @@ pl_status pl_store_recode(pl_store *store, uint64_t budget_bytes, bool *more)
     if (store->recoded_at == store->sequence)
         return PL_OK;
     PL_TRY(pl_txn_begin(store, &r.txn));
-    r.txn->tidies = true;
     /* Codes versions of all modules until the budget is used up. The cursor reads the
      * database without the batch, which grows during the loop. */
     heads = kv_cursor_open(store->db, NULL, KV_HEAD, (kv_slice){"", 0});

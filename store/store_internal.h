@@ -105,7 +105,7 @@ pl_status store_check_link(const kv_cursor *at, uint64_t expected, pl_hash *prev
 #define STORE_FREEING_BYTES ((uint64_t)1 << 20)
 /* Checks the free disk space (PROTOCOL 4.7). The text of ERR_NOSPACE has the bytes that
  * are free, the bytes that are needed, and `purpose`, such as "the commit". */
-pl_status store_check_space(const pl_store *store, const char *purpose,
+pl_status store_check_space(const char *folder, const char *purpose,
                             uint64_t need_bytes);
 
 /* ERR_NOSPACE if this transaction's commit would exceed the quota (usage.c). */

@@ -264,7 +264,8 @@ static pl_status open_writer(pl_store *store)
             log_bytes += (uint64_t)log.st_size;
     if (entries)
         closedir(entries);
-    PL_CHECK(store_check_space(store, "opening", 2 * log_bytes + RECOVERY_SPARE_BYTES));
+    PL_CHECK(store_check_space(store->folder, "opening",
+                               2 * log_bytes + RECOVERY_SPARE_BYTES));
     status = kv_open(database, marked ? KV_WRITE : KV_MAKE, NULL, &store->db);
     if (status == PL_ERR_DAMAGED && marked)
         status = mend_log(store, database, &mark);

@@ -64,11 +64,11 @@ pl_status txn_spoil(pl_txn *txn, pl_status status)
 }
 
 /* ---- the commit ---- */
-pl_status store_check_space(const pl_store *store, const char *purpose,
+pl_status store_check_space(const char *folder, const char *purpose,
                             uint64_t need_bytes)
 {
     char need[16], there[16];
-    uint64_t there_bytes = pl_disk_free_bytes(store->folder);
+    uint64_t there_bytes = pl_disk_free_bytes(folder);
     if (there_bytes >= need_bytes)
         return PL_OK;
     return pl_fail(
@@ -76,7 +76,7 @@ pl_status store_check_space(const pl_store *store, const char *purpose,
         "%s needs %s of free space in %s, but only %s are free; free some disk space: "
         "first delete or move other files, then `pathloom store gc --delete` frees "
         "data of the store",
-        purpose, pl_human_bytes((double)need_bytes, need), store->folder,
+        purpose, pl_human_bytes((double)need_bytes, need), folder,
         pl_human_bytes((double)there_bytes, there));
 }
 
@@ -123,7 +123,7 @@ pl_status pl_txn_commit(pl_txn **handle)
     PL_TRY(store_check_quota(txn));
     /* A commit that frees data may use space that other commits must leave. */
     PL_TRY(store_check_space(
-        store, "the commit",
+        store->folder, "the commit",
         2 * kv_batch_bytes(txn->batch) +
             (txn->grown < 0 ? STORE_FREEING_BYTES : STORE_SPARE_BYTES)));
     PL_TRY(kv_batch_summed(txn->batch));

@@ -31,7 +31,10 @@ find_tools || {
 }
 
 make_corpus base docs
-(PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:300 small_job run \
+# Both workers stop when the mixture has a version and is not finished, so that what the
+# page shows and what status says can be compared.
+# shellcheck disable=SC2086 # $patient is a list of words
+(PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:20,worker.step.before@worker:stop:60 small_job run $patient \
     --set train.tau=5 --set train.phases=10 --set train.base_steps=10 \
     --set eval.baselines=diloco --set eval.curves=1 --set store.keep_updates=true) >"$work/run.out" 2>&1 &
 job=$!
@@ -46,6 +49,7 @@ browse() { # training or finished
         "$work/pictures" "$1" || fail "the page of a run that is $1"
 }
 browse training
+let_go worker
 job_ends
 browse finished
 kill "$page"

@@ -139,7 +139,7 @@ static pl_status give_task(hub *h, int worker, plan_task task)
 {
     plan_path *path = &h->tasks.arms[task.arm].paths[task.index];
     plan_grant(&h->tasks, task, worker, pl_now_ms(),
-               hub_ttl_ms(h, &h->tasks.arms[task.arm]));
+               hub_ttl_ms(h, &h->tasks.arms[task.arm], 0));
     hub_note_left(&h->workers[worker], &h->tasks.arms[task.arm], path);
     PL_CHECK(pl_failpoint("hub.grant.after"));
     PL_CHECK(hub_fence(h, path));
@@ -189,7 +189,7 @@ static pl_status serve_worker(hub *h, int worker, int64_t now_ms, bool *search)
     /* The homes still accept results of the first holder, because both holders deliver
      * the same bytes. */
     plan_grant_backup(&h->tasks, task, worker, now_ms,
-                      hub_ttl_ms(h, &h->tasks.arms[task.arm]));
+                      hub_ttl_ms(h, &h->tasks.arms[task.arm], 0));
     PL_CHECK(hub_fence(h, path));
     pl_log(PL_LOG_INFO, "backup.granted", "task=%s phase=%lld worker=%s slow=%s",
            path->name, (long long)path->phase, w->name,
@@ -206,18 +206,29 @@ static pl_status say_no_work(hub *h, hub_worker *w)
     return hub_give_nothing(h, w, &a);
 }
 
+/* After a restart of the hub, workers may still hold leases. Until they have renewed
+ * them, which those that reach it do every few seconds, the hub grants none; but it
+ * does not wait for longer than a lease lives. */
+static bool awaits_renewals(hub *h, int64_t now)
+{
+    const int64_t waited_ms = now - h->known_ms;
+    if (h->tasks.epoch <= 1 || waited_ms >= HUB_RENEWED_MS)
+        return false;
+    hub_look_at_fleet(h, now); /* it finds how long tasks take */
+    bool waits = waited_ms < h->options->ttl_ms;
+    for (int i = 0; i < h->tasks.n_arms; i++)
+        waits = waits || waited_ms < hub_ttl_ms(h, &h->tasks.arms[i], 0);
+    return waits;
+}
+
 /* Serves all waiting workers in the order in which they asked, but workers on trial
  * come last. Thousands of workers may wait, so the hub searches for ready tasks only
  * after an event that may have made a task ready. */
 static pl_status serve_waiting(hub *h)
 {
     const int64_t now = pl_now_ms();
-    /* After a restart of the hub, workers may still hold leases. Until they have renewed
-     * them, which they do every few seconds, the hub grants none. */
-    const int64_t ttl_ms = h->options->ttl_ms;
-    const int64_t renewed_ms = ttl_ms < HUB_RENEWED_MS ? ttl_ms : HUB_RENEWED_MS;
-    const bool restarted = h->tasks.epoch > 1 && now - h->known_ms < renewed_ms;
-    const bool ready = hub_homes_ready(h) && h->failure[0] == '\0' && !restarted;
+    const bool ready =
+        hub_homes_ready(h) && h->failure[0] == '\0' && !awaits_renewals(h, now);
     bool search = ready && h->stirred;
     int n_left = 0;
     for (int on_trial = 0; on_trial < 2 && ready; on_trial++)
@@ -338,11 +349,17 @@ static pl_status on_renew(hub *h, const pl_peer *peer, pl_message *m, pl_message
     hub_audit *audit = rep.path ? hub_audit_of(h, m->token, rep.worker) : NULL;
     pl_lease shown;
     const bool shows = rep.path && shows_lease(h, q.lease, &rep, m->token, &shown);
+    const int64_t now_ms = pl_now_ms();
+    const plan_lease *held = audit      ? &audit->lease
+                             : rep.path ? plan_lease_of(rep.path, m->token, rep.worker)
+                                        : NULL;
+    const int ttl_ms =
+        rep.path ? hub_ttl_ms(h, rep.arm, held ? now_ms - held->granted_ms : 0) : 0;
     if (audit)
-        audit->lease.deadline_ms = pl_now_ms() + hub_ttl_ms(h, rep.arm);
-    else if (!rep.path || (!plan_lease_of(rep.path, m->token, rep.worker) && !shows) ||
-             !plan_renew(&h->tasks, rep.path, rep.phase, m->token, rep.worker,
-                         pl_now_ms(), hub_ttl_ms(h, rep.arm))) {
+        audit->lease.deadline_ms = now_ms + ttl_ms;
+    else if (!rep.path || (!held && !shows) ||
+             !plan_renew(&h->tasks, rep.path, rep.phase, m->token, rep.worker, now_ms,
+                         ttl_ms)) {
         /* This hub does not have the lease. It cannot decide while it lacks the state
          * of a home. And if the worker no longer trains the task and the homes have the
          * results, its DONE will come soon. */

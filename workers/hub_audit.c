@@ -102,7 +102,10 @@ static pl_status ask_updates(hub *h, hub_audit *a, int64_t now_ms)
         if (!a->parts[slot].sends || a->parts[slot].is_known)
             continue;
         pl_arm_module_name(&arm->arm, arm->topology, module, name);
-        a->parts[slot].request = pl_wire_next_request();
+        /* the answer to a question that was repeated counts, too: a home with much to
+         * do answers late */
+        if (a->parts[slot].request == 0)
+            a->parts[slot].request = pl_wire_next_request();
         pl_message m = {.request = a->parts[slot].request};
         PL_SAY(&m, GET_UPDATE, get_update, .name = name, .path = path,
                .replica = a->task.index % replicas,
@@ -112,22 +115,36 @@ static pl_status ask_updates(hub *h, hub_audit *a, int64_t now_ms)
     return PL_OK;
 }
 
+/* Returns the part for which this question asked, and that the question is answered;
+ * NULL if there is none. */
+static hub_part *answered_part(hub *h, uint64_t request, hub_audit **of)
+{
+    for (size_t i = 0; i < h->n_audits && request != 0; i++)
+        for (int k = 0; k < h->audits[i].n_parts; k++)
+            if (h->audits[i].parts[k].request == request) {
+                *of = &h->audits[i];
+                (*of)->parts[k].request = 0;
+                return &(*of)->parts[k];
+            }
+    return NULL;
+}
+
+void hub_hear_no_update(hub *h, uint64_t request)
+{
+    hub_audit *a;
+    if (answered_part(h, request, &a))
+        a->refused = true;
+}
+
 /* Notes one update of the result. The home read the sender and the device from the
  * sealed lease. */
 pl_status hub_hear_update(hub *h, pl_message *m)
 {
     pl_msg_update_is said;
     hub_audit *a = NULL;
-    hub_part *part = NULL;
-    for (size_t i = 0; i < h->n_audits && !part; i++)
-        for (int k = 0; k < h->audits[i].n_parts && !part; k++)
-            if (m->request != 0 && h->audits[i].parts[k].request == m->request) {
-                a = &h->audits[i];
-                part = &a->parts[k];
-            }
+    hub_part *part = answered_part(h, m->request, &a);
     if (!part)
         return PL_OK;
-    part->request = 0;
     PL_CHECK(PL_HEAR(m, update_is, &said));
     if (!said.name || !said.device)
         return pl_fail(PL_ERR_PROTO,
@@ -269,10 +286,10 @@ static pl_status tell_verdict(hub *h, hub_audit *a, int64_t now_ms)
         if (a->dropped[i])
             continue;
         all = false;
-        pl_message drop = {.token = a->drop_token,
-                           .epoch = h->tasks.epoch,
-                           .request = pl_wire_next_request()};
-        a->drops[i] = drop.request;
+        if (a->drops[i] == 0)
+            a->drops[i] = pl_wire_next_request();
+        pl_message drop = {
+            .token = a->drop_token, .epoch = h->tasks.epoch, .request = a->drops[i]};
         PL_SAY(&drop, FENCE, fence, .name = a->row.path, .phase = a->row.phase,
                .audit = 1);
         PL_CHECK(hub_send_home(&h->homes[i], &drop));
@@ -300,10 +317,12 @@ pl_status hub_tend_audits(hub *h, int64_t now_ms)
             PL_CHECK(tell_verdict(h, a, now_ms));
         } else if (!hub_audit_is_known(a)) {
             PL_CHECK(ask_updates(h, a, now_ms));
-            /* If an update is still missing after more than ASKED_MAX questions to
-             * homes that were all connected, no home will have this update later: the
-             * hub may have ended while homes dropped the task's updates. */
-            if (hub_homes_ready(h) && ++a->n_asked > ASKED_MAX)
+            /* If homes that are all connected have answered more than ASKED_MAX times
+             * that they lack an update, none will have it later: the hub may have ended
+             * while homes dropped the task's updates. */
+            a->n_asked += a->refused && hub_homes_ready(h);
+            a->refused = false;
+            if (a->n_asked > ASKED_MAX)
                 hub_close_audit(h, a, PL_VERDICT_UNDECIDED,
                                 "the homes do not have all updates of the task");
         } else if (!a->lease.active && hub_homes_ready(h)) {

@@ -139,7 +139,7 @@ void hub_await_judge(hub *h, hub_audit *a, int64_t now_ms)
 void hub_grant_audit(hub *h, hub_audit *a, int worker, int64_t now_ms)
 {
     plan *p = &h->tasks;
-    const int ttl_ms = hub_ttl_ms(h, &p->arms[a->task.arm]);
+    const int ttl_ms = hub_ttl_ms(h, &p->arms[a->task.arm], 0);
     a->lease = (plan_lease){.active = true,
                             .token = plan_next_token(p, NULL),
                             .phase = a->row.phase,

@@ -476,6 +476,7 @@ pl_status hub_take_home(hub *h, int index, pl_message *m, int64_t now_ms)
         if ((m->request == home->hello || home->welcome) &&
             pl_wire_error_of(m) == PL_ERR_STALE)
             status = pl_wire_error_of(m);
+        hub_hear_no_update(h, m->request);
         break;
     case PL_MSG_STATUS_IS: /* only for answers to `pathloom status` */
         pl_buf_clear(&home->status);

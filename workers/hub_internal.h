@@ -131,7 +131,10 @@ typedef struct hub_audit {
     /* the kind of device on which the task must be repeated next; "": none */
     char wants[PL_TEXT_MAX];
     int64_t lacks_ms; /* time since which no own worker of that kind is there, or 0 */
-    int n_asked; /* how often hashes were asked for while all homes were connected */
+    /* whether a home has answered that it lacks an update, and how often the hub has
+     * asked again because of this */
+    bool refused;
+    int n_asked;
     /* time when the hub last asked the homes for hashes, judged, or sent the verdict */
     int64_t asked_ms;
     /* how far the best connected judge is from an independent one (hub_auditor.c), and
@@ -424,6 +427,8 @@ bool hub_is_audit_record(pl_reader *r);
 pl_status hub_take_audit_record(hub *h, int home, pl_reader *r);
 void hub_end_rows(hub *h, int home);
 pl_status hub_hear_update(hub *h, pl_message *m);
+/* A home answered the question with this number by an error: it lacks the update. */
+void hub_hear_no_update(hub *h, uint64_t request);
 /* Notes that a home has done what this request asked for. */
 void hub_hear_ok(hub *h, int home, uint64_t request);
 pl_status hub_tend_audits(hub *h, int64_t now_ms);
@@ -492,7 +497,7 @@ uint64_t hub_fetched(const hub_worker *w, const plan_lease *l);
  * over workers; 0: not known. */
 double hub_usual_s(const plan_arm *arm);
 /* Returns how long a lease of this arm lives without a renewal. */
-int hub_ttl_ms(const hub *h, const plan_arm *arm);
+int hub_ttl_ms(const hub *h, const plan_arm *arm, int64_t held_ms);
 /* Returns the seconds for which a lease was held for a phase, and in *n_tasks the usual
  * times that this may take. While the phase waits for versions that others make, and
  * that it mixes in, the holder loses no time. */

@@ -75,12 +75,25 @@ double hub_usual_s(const plan_arm *arm)
 
 /* If a silent worker is dead, the job has lost no more than a twentieth of a task. If
  * it is alive, and only its network was away, its work is not lost for a second's sake.
- */
-int hub_ttl_ms(const hub *h, const plan_arm *arm)
+ * Of the first task nobody knows how long it takes, so what it has taken counts. */
+int hub_ttl_ms(const hub *h, const plan_arm *arm, int64_t held_ms)
 {
     enum { PART = 20, MOST_MS = 120000 };
-    const double part_ms = fmin(1e3 * hub_usual_s(arm) / PART, MOST_MS);
-    return (int)fmax(part_ms, h->options->ttl_ms);
+    const double task_ms = fmax(1e3 * hub_usual_s(arm), (double)held_ms);
+    return (int)fmax(fmin(task_ms / PART, MOST_MS), h->options->ttl_ms);
+}
+
+/* Returns how many times as long as the other bytes of a phase the state may travel,
+ * which most phases do not send. */
+static double state_tasks(const plan_arm *arm, int path)
+{
+    const uint64_t n_params = pl_topology_path_params(arm->topology);
+    uint64_t others = n_params; /* at least a byte of each is fetched */
+    for (int slot = 0; slot < pl_topology_n_slots(arm->topology); slot++)
+        others += pl_codec_module_bound(
+            &arm->arm.outer.codec, arm->topology,
+            pl_topology_module_of_path(arm->topology, slot, path), 1);
+    return ceil((double)pl_path_state_bytes(&arm->arm, n_params) / (double)others);
 }
 
 double hub_held_s(const plan_arm *arm, const plan_path *path, const plan_lease *l,
@@ -93,6 +106,8 @@ double hub_held_s(const plan_arm *arm, const plan_path *path, const plan_lease *
     /* A token is at least a byte. */
     if (pl_held_scores(&arm->arm, of, index % replicas, phase))
         *n_tasks += ceil((double)arm->arm.held_bytes[of] / slots_of(&arm->arm));
+    if (arm->arm.outer.state_every > 1 && pl_phase_uploads(&arm->arm, phase + 1))
+        *n_tasks += state_tasks(arm, of);
     for (int slot = 0; slot < pl_topology_n_slots(arm->topology); slot++) {
         const int m = pl_topology_module_of_path(arm->topology, slot, of);
         const uint64_t takes = pl_round_takes(&arm->contracts[m], phase);

@@ -78,7 +78,7 @@ void hub_extend(hub *h, plan_task task, int64_t now_ms)
 {
     plan_lease *lease = &h->tasks.arms[task.arm].paths[task.index].lease;
     const double once_s = hub_once_s(h, &h->tasks.arms[task.arm], lease);
-    plan_extend(&h->tasks, task, now_ms, hub_ttl_ms(h, &h->tasks.arms[task.arm]));
+    plan_extend(&h->tasks, task, now_ms, hub_ttl_ms(h, &h->tasks.arms[task.arm], 0));
     lease->before_once_s = once_s;
 }
 

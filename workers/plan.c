@@ -596,7 +596,8 @@ bool plan_renew(plan *p, plan_path *path, int64_t phase, uint64_t token, int wor
         return phase == path->phase;
     }
     lease = &path->lease;
-    if (phase > lease->phase)
+    /* A hub that has started since does not know how far the lease was extended. */
+    if (lease->taken_up && phase > lease->phase)
         lease->phase = phase;
     lease->active = true;
     lease->deadline_ms = now_ms + ttl_ms;

@@ -8,7 +8,7 @@
 #include <stdatomic.h>
 
 /* LEAVE_MS: after a worker was told to stop, its results wait for homes only as long as
- * a byte moves in this time */
+ * in this time a byte moves, or a home says that it has no room yet */
 enum { LOOK_MS = 50, LEAVE_MS = 60000 };
 
 struct sender {
@@ -16,7 +16,7 @@ struct sender {
     peer *offers;
     worker_task *task; /* the task that is being sent */
     double began;      /* when its sending began */
-    uint64_t moved;    /* bytes that had moved by moved_ms */
+    uint64_t moved;    /* bytes and such answers by moved_ms */
     int64_t moved_ms;
     /* token of the last task if its sending failed, or if the homes have another
      * worker's results; otherwise 0 */
@@ -38,8 +38,9 @@ static void publish_link(sender *s)
     pl_link l;
     struct sender_link *to = &s->link;
     pl_client_link(s->homes, &l);
-    if (l.up_bytes + l.down_bytes != s->moved || !worker_is_told_to_stop(s->options)) {
-        s->moved = l.up_bytes + l.down_bytes;
+    const uint64_t moved = l.up_bytes + l.down_bytes + l.n_full;
+    if (moved != s->moved || !worker_is_told_to_stop(s->options)) {
+        s->moved = moved;
         s->moved_ms = pl_now_ms();
     }
     atomic_store(&to->up_rate, l.up_bytes_per_s);

@@ -377,7 +377,8 @@ static pl_status hear_message(worker *w, pl_message *m)
         }
         /* The hub would refuse this worker again. After any other error the worker
          * sends HELLO, because a hub that restarted does not know it. */
-        return status == PL_ERR_NOPERM || status == PL_ERR_UNSUPPORTED
+        return status == PL_ERR_NOPERM || status == PL_ERR_UNSUPPORTED ||
+                       status == PL_ERR_USAGE
                    ? status
                    : worker_say_hello(w);
     case PL_MSG_NO_WORK:
@@ -440,9 +441,20 @@ static int64_t note_away(worker *w)
     return longest;
 }
 
+/* Returns how long this worker waits for a hub that is silent. What it has worked on
+ * would be lost, so it waits at least as long as that has taken, but at most a day. */
+static double hub_patience_ms(const worker *w)
+{
+    double oldest = pl_now();
+    const worker_task *held[] = {w->training, w->n_sending > 0 ? w->sending[0] : NULL};
+    for (size_t i = 0; i < sizeof held / sizeof *held; i++)
+        oldest = held[i] ? fmin(oldest, held[i]->granted) : oldest;
+    return fmax(w->options->patience_ms, fmin(1e3 * (pl_now() - oldest), DAY_MS));
+}
+
 static pl_status check_hub(const worker *w)
 {
-    if (pl_now_ms() - w->heard_ms <= w->options->patience_ms)
+    if ((double)(pl_now_ms() - w->heard_ms) <= hub_patience_ms(w))
         return PL_OK;
     return pl_fail(
         PL_ERR_TIMEOUT,
@@ -632,9 +644,9 @@ static pl_status drain_worker(worker *w)
             return worker_say_bye(w);
         /* a worker that was told to leave does not wait for hub and homes as long as a
          * worker that stays */
-        bool late =
-            (w->options->grace_ms > 0 && pl_now_ms() - start > w->options->grace_ms) ||
-            note_away(w) > AWAY_MS;
+        const int64_t stopping_ms = pl_now_ms() - start;
+        bool late = (w->options->grace_ms > 0 && stopping_ms > w->options->grace_ms) ||
+                    (note_away(w) > AWAY_MS && stopping_ms > AWAY_MS);
         if (late || __atomic_load_n(w->options->stop, __ATOMIC_RELAXED) > 1) {
             /* gives back all tasks unfinished, so that other workers need not wait
              * until the leases expire */

@@ -43,6 +43,7 @@ make_corpus base
 refused 69 'number of homes cannot be changed' "$pathloom" homes set 3 --run "$work/run"
 echo "the engine keeps its promises; a store was rebuilt, and its old home was refused"
 
+take_data run late
 serve late
 server=$!
 kill -STOP "$server"

@@ -68,14 +68,21 @@ diff "$work/calm.hashes" "$work/shot.hashes" ||
 
 echo "3. the whole job killed and given again"
 take_data calm back
+grants() { # folder
+    cat "$work/$1"/log/hub.log 2>/dev/null | grep -c 'lease.granted'
+}
 rounds=0
 while :; do
     # Four rounds do at most 36 tasks, and the mixture alone has 40.
+    before=$(grants back)
     hold=$([ "$rounds" -eq 4 ] || hub_stops 10 1)
     PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:20$hold run_job back >"$work/back.out" 2>&1 &
     job=$!
-    random 20
-    sleep "$((value / 10)).$((5 + value % 5))"
+    random 8
+    until [ "$(grants back)" -gt $((before + value)) ] || ! kill -0 "$job" 2>/dev/null; do
+        [ "$rounds" -lt 4 ] || break
+        sleep 0.05
+    done
     if [ "$rounds" -lt 4 ] && kill -9 "$job" 2>/dev/null; then
         rounds=$((rounds + 1))
         wait "$job" 2>/dev/null

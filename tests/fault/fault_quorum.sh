@@ -18,7 +18,7 @@ PATHLOOM_FAILPOINT=worker.step.before@worker:stop:150 PATHLOOM_FAILPOINT_ONCE=$w
     --set store.keep_momentum=true >"$work/run.out" 2>&1 &
 job=$!
 await_stopped
-sleep 1 # the hub still answers requests that the worker sent before it was stopped
+sleep 3 # the hub still answers requests that the worker sent before it was stopped
 held=$(held_by run "$name")
 [ "$held" -gt 0 ] && [ "$held" -lt 4 ] || fail "$name holds $held paths"
 others_ended() {

@@ -52,7 +52,11 @@ disturb() { # folder, launcher pid, kills
         lose_states "$1"
         # Further kills are rare: else a slow machine would only start processes.
         [ "$shots" -lt "$3" ] || { sleep 1 && [ "$(n_repeated "$1")" -eq 0 ]; } || continue
-        kill_one_of "$2" worker worker worker hub home && shots=$((shots + 1))
+        if [ "$shots" -gt 1 ] && [ "$(n_repeated "$1")" -eq 0 ]; then
+            kill_one_of "$2" worker
+        else
+            kill_one_of "$2" worker worker worker hub home
+        fi && shots=$((shots + 1))
     done
 }
 

@@ -32,7 +32,7 @@ others_ended() {
 }
 await_stopped
 start=$(date +%s)
-sleep 1 # the hub still answers requests that the worker sent before it was stopped
+sleep 3 # the hub still answers requests that the worker sent before it was stopped
 held=$(held_by run "$name")
 # The paths of the stopped worker do not continue. All other paths must end.
 [ "$held" -gt 0 ] && [ "$held" -lt 4 ] || fail "$name holds $held paths"

@@ -192,6 +192,15 @@ for point in forget.ready.before forget.ready.after forget.exchange.before \
         says 'would be lost'
     fi
 done
+PATHLOOM_FAILPOINT=forget.ready.before@forget:stop:1 \
+    "$pathloom" forget "$document" --run "$work/shot" >"$work/shot.out" 2>&1 &
+job=$!
+await_in_job 600 "forget does not come to its point" "forget ended" \
+    grep -q '^State:.*stopped' "/proc/$job/status"
+"$pathloom" store tag lost head --run "$work/shot" >"$work/ask.out" 2>&1
+[ $? -eq 75 ] || fail "a tag is written to a store that is being copied"
+kill -9 "$job"
+wait "$job"
 kills=5
 while [ $kills -lt 9 ]; do
     PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:40 \
@@ -340,7 +349,8 @@ refused 69 'on devices of two kinds' \
 ask check --run "$work/two" || fail "check of two"
 says '^forgotten .*devices of two kinds trained'
 take_data calm slow
-PATHLOOM_FAILPOINT=hub.grant.after@hub:stop:2 forget_job slow >"$work/slow.out" 2>&1 &
+# shellcheck disable=SC2086 # $patient is a list of words
+PATHLOOM_FAILPOINT=hub.grant.after@hub:stop:2 forget_job slow $patient >"$work/slow.out" 2>&1 &
 job=$!
 training_begins slow
 refused 75 'a job is training' "$pathloom" forget "$document" --run "$work/slow"

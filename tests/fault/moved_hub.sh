@@ -29,7 +29,7 @@ printf '127.0.0.1 localhost\n%s hub.test\n' "$here" >"$work/hosts"
 mount --bind "$work/nsswitch.conf" /etc/nsswitch.conf 2>/dev/null &&
     mount --bind "$work/hosts" /etc/hosts 2>/dev/null ||
     skip "this machine cannot replace /etc/hosts for one test"
-second_machine 900
+second_machine 1800
 
 # ---- the jobs ----
 cp base/*.[ch] "$work/corpus/"
@@ -63,9 +63,12 @@ echo "a wrong name and a closed port have different sentences"
 # ---- two workers; a backup; the first machine is lost ----
 "$second" "$pathloom" join "$token" --only-enrol --name three --key "$work/second/three.key" \
     >"$work/enrol.out" 2>&1 || fail "join --only-enrol"
-start one "$second" "$pathloom" join "$token" --name one --key "$work/second/one.key"
+slow="env PATHLOOM_FAILPOINT=worker.step.before:sleep:2" # the job lasts longer than the backup
+# shellcheck disable=SC2086 # $slow is a list of words
+start one $slow "$second" "$pathloom" join "$token" --name one --key "$work/second/one.key"
 one=$pid
-start two "$second" "$pathloom" join "$token" --name two --key "$work/second/two.key"
+# shellcheck disable=SC2086 # as above
+start two $slow "$second" "$pathloom" join "$token" --name two --key "$work/second/two.key"
 two=$pid
 await 600 "phase 2 is not reached" sh -c \
     "grep -q 'lease.granted task=mix.*phase=2' '$work/run/log/hub.log'"
@@ -80,7 +83,8 @@ await 600 "phase 4 is not reached" sh -c \
 kill -9 "$job"
 await 100 "the hub lives" sh -c "! '$pathloom' status --run '$work/run' >/dev/null 2>&1"
 rm -rf "$work/run"
-start three "$second" "$pathloom" join "$token" --name three --key "$work/second/three.key"
+# shellcheck disable=SC2086 # as above
+start three $slow "$second" "$pathloom" join "$token" --name three --key "$work/second/three.key"
 await 200 "a machine that joined before does not wait" \
     grep -q 'nothing listens .*; this machine has joined before' "$work/three.out"
 for name in one two; do

@@ -24,7 +24,7 @@ run=$work/run
 . tests/support/by_hand.sh
 
 # ---- two machines ----
-second_machine 600
+second_machine 1800
 
 # ---- the jobs ----
 cp base/*.[ch] "$work/corpus/"
@@ -75,7 +75,7 @@ refused_there open-file 77 "chmod 600" \
 # ---- two commands ----
 command=$("$pathloom" key invite --run "$run" --name guest) || fail "key invite"
 token=${command#pathloom join }
-start worker "$second" "$pathloom" join "$token" --name guest --patience-s 60
+start worker env PATHLOOM_FAILPOINT=worker.step.before:sleep:20 "$second" "$pathloom" join "$token" --name guest --patience-s 60
 await 600 "the worker does not work" grep -q "worker=guest" "$work/early.out"
 refused_there used-token 77 "the hub refuses the token: it was used already" "$pathloom" join "$token" \
     --key "$work/second/third.key"
@@ -104,7 +104,7 @@ refused_there a-taken-name 73 "is in the list with" \
 # ---- the same machine joins with a new key, is told to leave, and joins again ----
 token=$("$pathloom" key invite --run "$run" --name again)
 echo "${token#pathloom join }" >"$work/second/token"
-start drained "$second" "$pathloom" join --token-file "$work/second/token" --name again --patience-s 60 \
+start drained env PATHLOOM_FAILPOINT=worker.step.before:sleep:20 "$second" "$pathloom" join --token-file "$work/second/token" --name again --patience-s 60 \
     --key "$work/second/again.key"
 await 600 "the second invitation does not work" grep -q "worker=again" "$work/early.out"
 await 600 "it trains nothing" grep -q "lease.granted.*worker=again" "$work/early.out"

@@ -110,13 +110,14 @@ done
 [ "$(epoch_of "$work/run/store")" -ge "$epoch" ] || fail "tokens may be used twice"
 "$pathloom" key list --run "$work/run" >"$work/keys.out" 2>&1
 grep -q 'revoked.*liar\|liar.*revoked' "$work/keys.out" || fail "the key of the liar is allowed again"
-"$pathloom" train --out "$work/run" >"$work/again.out" 2>&1 &
+PATHLOOM_FAILPOINT=worker.step.before@worker:stop:1 "$pathloom" train --out "$work/run" >"$work/again.out" 2>&1 &
 job=$!
 expect "the hub does not start" "$pathloom" status --run "$work/run"
 token=$("$pathloom" key invite --run "$work/run" --name again 2>/dev/null | sed 's/.* //')
-"$pathloom" join "$token" --name liar --key "$work/liar.key" \
+timeout 600 "$pathloom" join "$token" --name liar --key "$work/liar.key" \
     --cache "$work/liar.cache" >"$work/liar2.out" 2>&1 && fail "the liar joins again"
 grep -q 'revoked\|fenced' "$work/liar2.out" || fail "the liar is not told why it is refused"
+let_go worker
 job_ends "the restored job does not end"
 grep -v '^object audit/\|^ref audit/\|^ref draw/\|^ref fenced/\|^ref dropped/' \
     "$work/calm.facts" >"$work/calm.plain"

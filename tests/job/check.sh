@@ -31,7 +31,7 @@ verdicts() { # options: prints name and verdict of each invariant on one line
 sound="hashes:holds data:holds beginnings:holds rounds:holds phases:holds versions:"
 
 echo "a stopped run, and the same run after it has finished"
-PATHLOOM_FAILPOINT=hub.grant.after@hub:stop:16 run_job run --set store.keep_updates=true \
+PATHLOOM_FAILPOINT=hub.grant.after@hub:stop:24 run_job run --set store.keep_updates=true \
     $patient >"$work/run.out" 2>&1 &
 job=$!
 training_begins run

@@ -231,7 +231,7 @@ void raise_home(world *w)
     OWNED(pl_buf_destroy) pl_buf address = {0};
     w->stop = 0;
     assert_ok(pl_thread_start("home", run_holder_home, w, &w->home));
-    for (int i = 0; i < 1000 && !pl_path_exists(w->ready); i++)
+    for (int i = 0; i < 6000 && !pl_path_exists(w->ready); i++)
         pl_sleep_ms(10);
     assert_ok(pl_read_file(w->ready, &address));
     const char *homes[] = {pl_buf_text(&address)};
@@ -294,7 +294,7 @@ pl_version_facts wait_holder_version(world *w, int64_t number)
     pl_version_facts facts;
     char name[96];
     pl_arm_module_name(&w->arm, w->topology, MODULE, name);
-    for (int i = 0; i < 500; i++) {
+    for (int i = 0; i < 6000; i++) {
         if (pl_client_get_version(w->client, name, number, &facts) == PL_OK)
             return facts;
         pl_sleep_ms(10);

@@ -103,8 +103,8 @@ modules_reach() { # folder, version
 # cannot end before a slow script has seen what it waits for. The hub grants one task per
 # path and phase, and one for the base model. It would grant tasks again whose leases have
 # expired, and a worker ends whose hub is stopped for longer than its patience, so a held
-# job has the options $patient. The hub of a run that continues first waits as long as a lease
-# lives, so a command that continues a held run must set a short workers.ttl_ms.
+# job has the options $patient. The hub of a run that continues first waits for at most 20 s
+# until workers have renewed their leases.
 patient="--set workers.ttl_ms=600000 --set workers.patience_s=3600"
 
 # Lets these processes continue until the job has ended. Some may stop only now.

@@ -175,7 +175,7 @@ worker send_one(fixture *f, const char *address, int path)
 pl_hash wait_version(fixture *f, const char *module)
 {
     pl_version_facts facts;
-    for (int i = 0; i < 500; i++) {
+    for (int i = 0; i < 6000; i++) {
         if (pl_client_get_version(f->client, module, 1, &facts) == PL_OK)
             return facts.params;
         pl_sleep_ms(10);

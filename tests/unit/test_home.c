@@ -357,6 +357,26 @@ FIXTURE_TEST(update_short_beside_its_module_is_accepted_however_short_others_are
     assert_int_equal(send_scaled(f, 0, 1, 0.1f).result, PL_SUBMIT_ACCEPTED);
 }
 
+/* The home would read gigabytes of data into its memory. */
+FIXTURE_TEST(update_that_names_a_large_blob_of_the_store_is_rejected_unread)
+{
+    enum { LARGE = 4 << 20 };
+    pl_hash blob;
+    pl_submission s;
+    OWNED(free_memory) uint8_t *data = pl_alloc(LARGE);
+    OWNED(free_memory)
+    float *update =
+        pl_alloc(pl_topology_slot(f->topology, SLOT_L2)->n_params * sizeof *update);
+    pl_client_act_under(f->client, NULL);
+    assert_ok(pl_client_put_object(f->client, "shard/mix/p00", data, LARGE, &blob));
+    submission_of(f, "mix/L2.E0", SLOT_L2, 0, 0, update, &s);
+    s.data = data;
+    s.bytes = LARGE;
+    const sent got = submit(f, &s);
+    assert_int_equal(got.result, PL_SUBMIT_REJECTED);
+    assert_non_null(strstr(got.text, "names 4194304 bytes"));
+}
+
 FIXTURE_TEST(update_of_a_wrong_base_or_of_a_strange_path_is_rejected)
 {
     pl_submission s;

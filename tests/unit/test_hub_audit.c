@@ -288,10 +288,40 @@ FIXTURE_TEST(missing_update_drops_the_result)
     know_homes(f);
     hear_update(f, 0, "first", "cpu", false);
     for (int i = 0; i < 12; i++) {
+        expect(f, PL_VERDICT_OPEN);
+        f->now += 1001;
+        assert_ok(hub_tend_audits(&f->h, f->now));
+        hub_hear_no_update(&f->h, f->audit->parts[1].request);
+    }
+    expect(f, PL_VERDICT_UNDECIDED);
+}
+
+/* Its home has much to do: each answer comes after the question was repeated. */
+FIXTURE_TEST(late_answers_of_a_home_count)
+{
+    know_homes(f);
+    f->now += 1001;
+    assert_ok(hub_tend_audits(&f->h, f->now));
+    const uint64_t asked = f->audit->parts[0].request;
+    assert_true(asked != 0);
+    for (int i = 0; i < 20; i++) {
         f->now += 1001;
         assert_ok(hub_tend_audits(&f->h, f->now));
     }
-    expect(f, PL_VERDICT_UNDECIDED);
+    assert_int_equal(f->audit->parts[0].request, asked);
+    expect(f, PL_VERDICT_OPEN);
+    hear_updates(f, 0);
+    do_again(f, SAME, -1, 0);
+    do_again(f, FIRST, -1, 0);
+    expect(f, PL_VERDICT_ODD);
+    uint64_t ordered = 0;
+    for (int i = 0; i < 3; i++) {
+        f->now += 1001;
+        assert_ok(hub_tend_audits(&f->h, f->now));
+        ordered = ordered == 0 ? f->audit->drops[0] : ordered;
+    }
+    hub_hear_ok(&f->h, 0, ordered);
+    assert_true(f->audit->dropped[0]);
 }
 
 FIXTURE_TEST(homes_drop_before_the_verdict_is_stored)

@@ -57,7 +57,7 @@ static void turn_hub(fake *f)
 static void await_valid(fake *f, uint64_t a, uint64_t b)
 {
     bool is_told = false;
-    for (int i = 0; i < 2000 && !is_told; i++) {
+    for (int i = 0; i < 12000 && !is_told; i++) {
         turn_hub(f);
         is_told = f->fence != 0 && f->n_valid == (size_t)((a != 0) + (b != 0)) &&
                   (a == 0 || f->valid[0] == a) && (b == 0 || f->valid[1] == b);
@@ -73,7 +73,7 @@ static uint16_t ask(fake *f, int worker, pl_message *m, pl_message *answer)
     pl_message_init(answer, 0);
     assert_ok(pl_wire_send(f->workers[worker], m));
     pl_message_destroy(m);
-    for (int i = 0; i < 2000 && status == PL_ERR_TIMEOUT; i++) {
+    for (int i = 0; i < 12000 && status == PL_ERR_TIMEOUT; i++) {
         turn_hub(f);
         status = pl_wire_recv(f->workers[worker], NULL, answer);
         pl_sleep_ms(status == PL_ERR_TIMEOUT ? 5 : 0);
@@ -229,6 +229,41 @@ static uint16_t renew(fake *f, const pl_lease_secret *secret, uint64_t token,
     PL_SAY(&m, RENEW, renew, .name = "first", .phase = 0, .task = the_path(f)->name,
            .lease = {sealed.bytes, sealed.len});
     return ask(f, 0, &m, answer);
+}
+
+/* Nobody knows how long the first task of a job takes. */
+PL_TEST(lease_lives_longer_the_longer_its_task_has_taken)
+{
+    enum { SHORT_MS = 2000, TWO_HOURS_MS = 7200000 };
+    OWNED(close_hub) fake *f = open_hub(1);
+    pl_message a;
+    f->options.ttl_ms = SHORT_MS;
+    const uint64_t token = take_task(f, 0);
+    plan_lease *lease = &the_path(f)->lease;
+    for (int64_t ago = 0; ago <= TWO_HOURS_MS; ago += TWO_HOURS_MS) {
+        lease->granted_ms = pl_now_ms() - ago;
+        assert_int_equal(renew(f, &f->h.secret, token, &a), PL_MSG_RENEWED);
+        pl_message_destroy(&a);
+        const int64_t lives_ms = lease->deadline_ms - pl_now_ms();
+        assert_in_range(lives_ms, ago > 0 ? 60000 : 0, ago > 0 ? 130000 : SHORT_MS);
+    }
+}
+
+/* A worker far away needs seconds until it has renewed its lease at the new hub. */
+PL_TEST(hub_that_starts_again_waits_longer_if_tasks_are_long)
+{
+    enum { SHORT_MS = 2000, PHASE_S = 7200 };
+    OWNED(close_hub) fake *f = open_hub(2);
+    pl_message m = {0}, a;
+    plan_arm *arm = &f->h.tasks.arms[0];
+    f->options.ttl_ms = SHORT_MS;
+    for (int i = 1; i < arm->n_tasks; i++)
+        arm->paths[i].work.seconds = PHASE_S * (double)arm->paths[i].phase;
+    f->h.known_ms -= SHORT_MS + 500;
+    PL_SAY(&m, TASK_REQ, task_req, .name = "first");
+    assert_int_equal(ask(f, 0, &m, &a), PL_MSG_NO_WORK);
+    pl_message_destroy(&a);
+    assert_true(take_task(f, 0) != 0);
 }
 
 PL_TEST(lease_of_the_hub_before_is_sealed_anew)

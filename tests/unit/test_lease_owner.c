@@ -600,7 +600,7 @@ static uint16_t await_answer(const party *p, uint64_t request)
     OWNED(pl_message_destroy) pl_message a;
     uint16_t type = 0;
     pl_message_init(&a, 0);
-    for (int i = 0; i < 2000 && type == 0; i++) {
+    for (int i = 0; i < 12000 && type == 0; i++) {
         if (pl_wire_recv(p->socket, NULL, &a) == PL_OK && a.request == request)
             type = a.type;
         pl_sleep_ms(5);

@@ -286,6 +286,15 @@ FIXTURE_TEST(nobody_takes_up_more_than_a_worker_can_hold)
     assert_true(plan_renew(p, &mix->paths[3], 0, (3ull << 32) | 4, 1, 0, TTL));
 }
 
+/* A worker cannot put its lease into the next phase, where nobody would help it. */
+FIXTURE_TEST(only_the_hub_extends_a_lease)
+{
+    plan_task task;
+    plan_path *path = grant_first(p, &task);
+    assert_true(plan_renew(p, path, 1, path->lease.token, 0, 1, TTL));
+    assert_int_equal(path->lease.phase, 0);
+}
+
 FIXTURE_TEST(late_worker_keeps_an_expired_lease_that_nobody_took)
 {
     plan_task task;

@@ -41,7 +41,7 @@ static void open_near_relay(near_relay *r, fixture *f, int expect, int wait_ms)
                                     .staging_bytes = near_bytes,
                                     .stop = &r->stop};
     assert_ok(pl_thread_start("relay", run_near_relay, r, &r->thread));
-    for (int i = 0; i < 500 && !pl_path_exists(r->ready); i++)
+    for (int i = 0; i < 6000 && !pl_path_exists(r->ready); i++)
         pl_sleep_ms(10);
     assert_ok(pl_read_file(r->ready, &text));
     pl_copy_text(r->address, sizeof r->address, pl_buf_text(&text));

@@ -153,6 +153,28 @@ PL_TEST(leases_of_one_key_have_a_share_together)
     staging_expire(&s, true);
 }
 
+/* A relay sends a sum without a lease. */
+PL_TEST(a_key_without_a_lease_has_one_large_upload_and_few_small_ones)
+{
+    staging s = of_limit(64 * MIB);
+    pl_hash name = {{0}};
+    uint64_t there;
+    s.holder = (pl_pubkey){{1}};
+    assert_ok(put_all(&s, 1, 40 * MIB));
+    assert_int_equal(put_piece(&s, 2, 1, 0), PL_ERR_BUSY);
+    drop(&s, 1);
+    int n = 0;
+    for (bool full = false; !full && n < 100000; n += !full) {
+        memcpy(name.bytes + 1, &n, sizeof n);
+        const staging_piece piece = {.hash = name};
+        full = staging_open(&s, &piece, &there) == PL_ERR_BUSY;
+    }
+    assert_in_range(n, STAGING_UPLOADS_MAX, 8 * STAGING_UPLOADS_MAX);
+    s.holder = (pl_pubkey){{2}};
+    assert_ok(put_all(&s, 2, 2 * MIB));
+    staging_expire(&s, true);
+}
+
 PL_TEST(a_lease_has_few_uploads_however_small)
 {
     staging s = of_limit(64 * MIB);
@@ -214,6 +236,21 @@ PL_TEST(an_upload_that_receives_nothing_gives_its_room_to_those_who_wait)
         s.wanted = true;
         staging_expire(&s, false);
         assert_int_equal(s.bytes, gets_bytes ? 2 * MIB : 0);
+    }
+}
+
+/* The home was stopped, or committed for long, and could not read what came. */
+PL_TEST(an_upload_outlives_a_home_that_stands_still)
+{
+    enum { LONG_MS = 130000 };
+    staging s = of_limit(64 * MIB);
+    for (int stands = 1; stands >= 0; stands--) {
+        assert_ok(put_piece(&s, 1, 2 * MIB, 0));
+        s.first->touched_ms -= LONG_MS;
+        if (stands)
+            staging_stand_still(&s, LONG_MS);
+        staging_expire(&s, false);
+        assert_int_equal(s.bytes, stands ? 2 * MIB : 0);
     }
 }
 

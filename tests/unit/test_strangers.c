@@ -247,9 +247,9 @@ static int count_files(pid_t pid)
 static bool is_bounded(pid_t server, int newest)
 {
     struct pollfd greeting = {.fd = newest, .events = POLLIN};
-    if (poll(&greeting, 1, 20000) != 1)
+    if (poll(&greeting, 1, 60000) != 1)
         return false;
-    for (int64_t end = pl_now_ms() + 20000; pl_now_ms() < end; pl_sleep_ms(1))
+    for (int64_t end = pl_now_ms() + 60000; pl_now_ms() < end; pl_sleep_ms(1))
         if (count_files(server) <= FEW_FILES / 2 + OWN)
             return true;
     return false;

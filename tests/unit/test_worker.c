@@ -290,6 +290,15 @@ FIXTURE_TEST(hub_of_another_release_ends_the_worker)
     s->ended = PL_OK; /* for teardown */
 }
 
+FIXTURE_TEST(hub_that_refuses_the_workers_name_ends_it)
+{
+    hear(s, s->hub, PL_MSG_RENEW);
+    refuse(s, PL_ERR_USAGE, "a name has letters, digits, `.`, `_` and `-`");
+    pl_thread_join(&s->thread);
+    assert_int_equal(s->ended, PL_ERR_USAGE);
+    s->ended = PL_OK; /* for teardown */
+}
+
 FIXTURE_TEST(removed_worker_says_goodbye)
 {
     pl_message a;

@@ -80,7 +80,7 @@ class Browser:
             sys.exit(f"{expression}: {answer['exceptionDetails']}")
         return answer["result"].get("value")
 
-    def wait(self, expression, seconds=20):
+    def wait(self, expression, seconds=120):
         until = time.time() + seconds
         while not self.value(expression):
             if time.time() > until:
