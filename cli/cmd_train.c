@@ -118,8 +118,7 @@ static pl_status train_run(pl_run *r, train_dial *dial, pl_launcher **viewer)
         if (status == PL_OK)
             status = pl_launcher_start(*viewer, "page", argv, ready);
         if (status == PL_OK)
-            status =
-                pl_launcher_address(*viewer, "page", 30000, address, sizeof address);
+            status = run_await_child(r, *viewer, "page", address);
         if (status == PL_OK)
             say("page     http://%s/", address);
         else

@@ -160,6 +160,10 @@ pl_status run_ask_hub(pl_run *r, pl_json **out);
 /* Gives the address of the hub of the job in this folder; ERR_NOT_FOUND if no job is
  * running. */
 pl_status run_hub_address(const char *dir, char out[PL_ADDRESS_MAX]);
+/* Waits until a process that this command has started is ready. It may take minutes: a
+ * home repairs its store first, or waits for its storage engine. */
+pl_status run_await_child(const pl_run *r, pl_launcher *launcher, const char *name,
+                          char out[PL_ADDRESS_MAX]);
 /* Reads the address that a process of the run wrote into DIR/FILE; waits up to `ms` for
  * it. */
 pl_status run_await_address(const char *dir, const char *file, int ms,

@@ -92,17 +92,16 @@ static pl_status on_home_wait(void *context)
     return r->launcher ? pl_launcher_tend(r->launcher) : PL_OK;
 }
 
-/* Waits until a process that this command has started is ready. It may take minutes: a
- * home repairs its store first, or waits for its storage engine. */
-static pl_status await_child(pl_run *r, const char *name, char out[PL_ADDRESS_MAX])
+pl_status run_await_child(const pl_run *r, pl_launcher *launcher, const char *name,
+                          char out[PL_ADDRESS_MAX])
 {
-    const int64_t say_ms = pl_now_ms() + SAY_MS;
-    bool said = false;
-    while (pl_launcher_address(r->launcher, name, 0, out, PL_ADDRESS_MAX) != PL_OK) {
-        PL_CHECK(on_home_wait(r));
-        if (!said && pl_now_ms() > say_ms) {
+    int64_t say_ms = pl_now_ms() + SAY_MS;
+    while (!pl_launcher_address(launcher, name, out, PL_ADDRESS_MAX)) {
+        PL_CHECK(run_stopped(r));
+        PL_CHECK(pl_launcher_tend(launcher));
+        if (pl_now_ms() > say_ms) {
             say("wait     for %s, which writes to %s/log/%s.log", name, r->dir, name);
-            said = true;
+            say_ms = INT64_MAX;
         }
         pl_sleep_ms(10);
     }
@@ -378,11 +377,11 @@ pl_status run_start(pl_run *r)
             run_home_file(i, r->n_homes, file);
             PL_CHECK(start_job_process(r, "home", name, alone ? 0 : i + 1,
                                        r->cfg.home_bind, run_file(r, file, ready)));
-            PL_CHECK(await_child(r, name, r->homes_at[i]));
+            PL_CHECK(run_await_child(r, r->launcher, name, r->homes_at[i]));
         }
         PL_CHECK(start_job_process(r, "hub", "hub", 0, r->cfg.hub_bind,
                                    run_file(r, "proc/hub.address", hub_file)));
-        PL_CHECK(await_child(r, "hub", r->hub_address));
+        PL_CHECK(run_await_child(r, r->launcher, "hub", r->hub_address));
     }
     pl_address hub;
     if (pl_address_parse(r->hub_address, &hub) == PL_OK && hub.has_key && !hub.is_local)
@@ -395,7 +394,7 @@ pl_status run_start(pl_run *r)
         snprintf(file, sizeof file, "proc/%s.address", name);
         PL_CHECK(start_job_process(r, "relay", name, i + 1, PL_ADDRESS_PRIVATE,
                                    run_file(r, file, ready)));
-        PL_CHECK(await_child(r, name, r->relays_at[i]));
+        PL_CHECK(run_await_child(r, r->launcher, name, r->relays_at[i]));
     }
     for (int i = 0; i < r->n_workers; i++) {
         char name[32];

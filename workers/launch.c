@@ -204,36 +204,21 @@ static void pin_address(child *c)
     }
 }
 
-pl_status pl_launcher_address(pl_launcher *l, const char *name, int timeout_ms,
-                              char *address, size_t size)
+bool pl_launcher_address(pl_launcher *l, const char *name, char *address, size_t size)
 {
-    int64_t start = pl_now_ms();
-    child *c = NULL;
-    for (int i = 0; i < l->n && !c; i++)
-        if (strcmp(l->children[i].name, name) == 0)
-            c = &l->children[i];
-    if (!c || !c->ready_file[0])
-        return pl_fail(PL_ERR_ARG, "process %s was not started or has no ready file",
-                       name);
-    for (;;) {
-        pl_buf text = {0};
-        if (pl_path_exists(c->ready_file) &&
-            pl_read_file(c->ready_file, &text) == PL_OK) {
-            pl_copy_text(c->address, sizeof c->address, pl_buf_text(&text));
-            pl_buf_destroy(&text);
-            pl_copy_text(address, size, c->address);
-            pin_address(c);
-            return PL_OK;
-        }
-        pl_buf_destroy(&text);
-        if (pl_now_ms() - start >= timeout_ms)
-            return pl_fail(PL_ERR_TIMEOUT,
-                           "process %s was not ready within %d s; see its log "
-                           "%s/%s.log",
-                           name, timeout_ms / 1000, l->logs, name);
-        PL_CHECK(pl_launcher_tend(l));
-        pl_sleep_ms(10);
+    child *c = l->children;
+    while (strcmp(c->name, name) != 0)
+        c++;
+    pl_buf text = {0};
+    const bool is_ready =
+        pl_path_exists(c->ready_file) && pl_read_file(c->ready_file, &text) == PL_OK;
+    if (is_ready) {
+        pl_copy_text(c->address, sizeof c->address, pl_buf_text(&text));
+        pl_copy_text(address, size, c->address);
+        pin_address(c);
     }
+    pl_buf_destroy(&text);
+    return is_ready;
 }
 
 /* Returns the status and the error text that the child wrote to its log: if it ended by

@@ -126,11 +126,10 @@ void pl_launcher_destroy(pl_launcher **launcher);
  * with "*" (any port or path), a restarted child gets this address instead. */
 pl_status pl_launcher_start(pl_launcher *launcher, const char *name,
                             const char *const *argv, const char *ready_file);
-/* Waits until the child `name` is ready, and writes its address to `address`. ERR_ARG:
- * the child has no ready_file. ERR_TIMEOUT: the child was not ready within timeout_ms.
- * Other errors as for pl_launcher_tend. */
-pl_status pl_launcher_address(pl_launcher *launcher, const char *name, int timeout_ms,
-                              char *address, size_t size);
+/* If the child `name`, which has a ready_file, is ready, returns true and writes its
+ * address to `address`. */
+bool pl_launcher_address(pl_launcher *launcher, const char *name, char *address,
+                         size_t size);
 /* Reaps children that died and starts them again; call it often. If a child ends by
  * itself with a code of sysexits.h except 75 (an error of configuration, data or disk),
  * its error is returned. But if the child is a worker that the hub has fenced and
