@@ -322,7 +322,8 @@ static pl_status on_fence(home *h, pl_message *m)
     if (q.phase == 0)
         return PL_OK;
     /* A repetition begins without the state, so it could not make what was trained from
-     * the state: an audit would find a lie where there is none. */
+     * the state: an audit would find a lie where there is none. (The hub does not
+     * repeat this to a home that does not have the path and was away.) */
     if (home_audits(h, arm)) {
         PL_CHECK(commit_changes(h));
         PL_CHECK(home_drop_results(h, arm, index, q.phase, m->token));
@@ -714,6 +715,18 @@ static pl_status serve_home(home *h)
             PL_TRY(status == PL_OK ? home_take(h, &peer, &m) : status);
         }
         PL_TRY(home_end_group(h));
+        /* While this home was stopped, or worked on something else, it read nothing. */
+        const int64_t turn_ms = pl_now_ms() - turned;
+        turned += turn_ms;
+        if (turn_ms > LONG_TURN_MS)
+            home_stand_still(h, turn_ms - LONG_TURN_MS);
+        if (pl_now_ms() - swept > 10000) {
+            staging_expire(&h->uploads, false);
+            /* else freed memory would grow for about a hundred phases */
+            pl_give_back_blocks();
+            PL_TRY(note_keys(h));
+            swept = pl_now_ms();
+        }
         PL_TRY(home_grant_room(h));
         if (!home_is_still(h)) {
             PL_TRY(pl_failpoint("home.merge.before"));
@@ -733,18 +746,6 @@ static pl_status serve_home(home *h)
                 untidy = h->tidies = false;
             }
             tidied = pl_now_ms();
-        }
-        /* What came while this home did something else is read in the next turn. */
-        const int64_t turn_ms = pl_now_ms() - turned;
-        turned += turn_ms;
-        if (turn_ms > LONG_TURN_MS)
-            home_stand_still(h, turn_ms);
-        if (pl_now_ms() - swept > 10000) {
-            staging_expire(&h->uploads, false);
-            /* else freed memory would grow for about a hundred phases */
-            pl_give_back_blocks();
-            PL_TRY(note_keys(h));
-            swept = pl_now_ms();
         }
     }
 done:

@@ -104,6 +104,8 @@ static pl_status check_update(home *h, const place *p, pl_submit_message *s)
     pl_bytes update = {0};
     void *owned = NULL;
     const int n_vectors = p->module->of->n_vectors;
+    if (!staging_find(&h->uploads, &s->update))
+        PL_TRY(check_stored(h, p, s));
     PL_TRY(home_lend_blob(h, &s->update, "an update", &update, &owned));
     PL_TRY(pl_codec_split(update.at, update.len, n_vectors, messages));
     for (int v = 0; v < n_vectors; v++) {
@@ -285,12 +287,9 @@ static pl_submit_result judge_submission(home *h, place *p, pl_submit_message *s
                       (long long)s->round, s->module, (unsigned long long)m->version);
         return PL_SUBMIT_DROPPED;
     }
-    if (!staging_find(&h->uploads, &s->update)) {
-        if (!pl_store_has_blob(h->store, &s->update))
-            return PL_SUBMIT_UNKNOWN_BLOB;
-        if (check_stored(h, p, s) != PL_OK)
-            return PL_SUBMIT_REJECTED;
-    }
+    if (!staging_find(&h->uploads, &s->update) &&
+        !pl_store_has_blob(h->store, &s->update))
+        return PL_SUBMIT_UNKNOWN_BLOB;
     if (check_base(h, p, s) != PL_OK)
         return PL_SUBMIT_REJECTED;
     pl_status status = check_update(h, p, s);

@@ -64,7 +64,7 @@ bool staging_holder_is_full(const staging *s, uint64_t bytes)
         return false;
     /* the sum of a relay may be larger than the limit */
     const bool is_over = bytes + held_bytes(s, &n) > holder_limit(s);
-    return (is_over && n > 0) || n >= HOLDER_UPLOADS_MAX;
+    return (is_over && (n > 0 || s->share > 0)) || n >= HOLDER_UPLOADS_MAX;
 }
 
 pl_status staging_read(pl_message *m, staging_piece *out)

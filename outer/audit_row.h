@@ -39,9 +39,9 @@
 #define PL_AUDIT_REFS  "audit/"
 #define PL_FENCED_REFS "fenced/"
 #define PL_DRAW_REFS   "draw/"
-/* "dropped/ARM/p01.r0/PHASE/TOKEN": an audit has dropped the results of the path from
- * this phase on, under leases up to this token. Every home has it, and a restore keeps
- * it. */
+/* "dropped/ARM/p01.r0/PHASE/TOKEN": the results of the path from this phase on, under
+ * leases up to this token, were dropped by an audit, or with a state that was dropped.
+ * Every home has it, and a restore keeps it. */
 #define PL_DROPPED_REFS "dropped/"
 /* the result that was sent, and two repetitions on each of up to four kinds of
  * devices */

@@ -80,13 +80,18 @@ done:
 }
 
 /* ---- chunks: they are copied first ---- */
-/* Commits the batch if it is large. On a full disk RocksDB would abort the process. */
-static pl_status flush_large(mirror *m)
+/* On a full disk RocksDB would abort the process. */
+static pl_status check_space(const mirror *m)
 {
     const uint64_t bytes = kv_batch_bytes(m->batch);
-    if (bytes <= BATCH_BYTES)
+    return store_check_space(m->folder, "the copy", 2 * bytes + SPARE_BYTES);
+}
+
+static pl_status flush_large(mirror *m)
+{
+    if (kv_batch_bytes(m->batch) <= BATCH_BYTES)
         return PL_OK;
-    PL_CHECK(store_check_space(m->folder, "the copy", 2 * bytes + SPARE_BYTES));
+    PL_CHECK(check_space(m));
     return rebase_flush(m->to, &m->batch);
 }
 
@@ -317,6 +322,7 @@ pl_status mirror_into(pl_store *from, mirror_target *to, pl_buf *left,
     const kv_family family = from->places->family;
     PL_TRY(each_pair(&m, family, family == KV_PACK ? bring_chunk : bring_remote));
     tally_sort(&m.places);
+    PL_TRY(check_space(&m));
     PL_TRY(rebase_flush(m.to, &m.batch));
     /* all other rows, in one batch: it is committed, or written into `left` */
     if (left)
@@ -338,6 +344,7 @@ pl_status mirror_into(pl_store *from, mirror_target *to, pl_buf *left,
         pl_put_bytes(left, LEFT_ROWS, rows.data, rows.len);
     }
     PL_TRY(each_pair(&m, KV_PACK, drop_extra_chunk));
+    PL_TRY(check_space(&m));
     if (!left)
         status = commit_last(m.to, m.batch, to->folder, &mark, m.later);
 done:

@@ -214,8 +214,11 @@ static bool awaits_renewals(hub *h, int64_t now)
     const int64_t waited_ms = now - h->known_ms;
     if (h->tasks.epoch <= 1 || waited_ms >= HUB_RENEWED_MS)
         return false;
-    hub_look_at_fleet(h, now); /* it finds how long tasks take */
-    bool waits = waited_ms < h->options->ttl_ms;
+    if (waited_ms < h->options->ttl_ms)
+        return true;
+    if (h->fleet_ms < h->known_ms)
+        hub_look_at_fleet(h, now); /* it finds how long tasks take */
+    bool waits = false;
     for (int i = 0; i < h->tasks.n_arms; i++)
         waits = waits || waited_ms < hub_ttl_ms(h, &h->tasks.arms[i], 0);
     return waits;

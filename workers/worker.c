@@ -423,13 +423,25 @@ done:
     return status;
 }
 
+/* Returns how long this worker waits for a hub that is silent. What it has worked on
+ * would be lost, so it waits as long as it has worked, but at most a day. */
+static double hub_patience_ms(const worker *w)
+{
+    double oldest = pl_now();
+    const worker_task *held[] = {w->training, w->n_sending > 0 ? w->sending[0] : NULL};
+    for (size_t i = 0; i < sizeof held / sizeof *held; i++)
+        oldest = held[i] ? fmin(oldest, held[i]->granted) : oldest;
+    /* half of the time: the rest is the silence */
+    return fmax(w->options->patience_ms, fmin(500 * (pl_now() - oldest), DAY_MS));
+}
+
 /* Logs which of hub and homes are away. Returns for how long the one that was silent
  * longest has been silent. */
 static int64_t note_away(worker *w)
 {
     int64_t longest = pl_now_ms() - w->heard_ms;
     pl_absence_note(&w->hub_away, "hub", w->options->hub, "", longest,
-                    w->options->patience_ms);
+                    (int64_t)hub_patience_ms(w));
     for (int i = 0; w->homes && i < w->n_homes; i++) {
         char what[32];
         const int64_t silent = pl_client_lost_ms(w->homes, i);
@@ -441,25 +453,14 @@ static int64_t note_away(worker *w)
     return longest;
 }
 
-/* Returns how long this worker waits for a hub that is silent. What it has worked on
- * would be lost, so it waits at least as long as that has taken, but at most a day. */
-static double hub_patience_ms(const worker *w)
-{
-    double oldest = pl_now();
-    const worker_task *held[] = {w->training, w->n_sending > 0 ? w->sending[0] : NULL};
-    for (size_t i = 0; i < sizeof held / sizeof *held; i++)
-        oldest = held[i] ? fmin(oldest, held[i]->granted) : oldest;
-    return fmax(w->options->patience_ms, fmin(1e3 * (pl_now() - oldest), DAY_MS));
-}
-
 static pl_status check_hub(const worker *w)
 {
     if ((double)(pl_now_ms() - w->heard_ms) <= hub_patience_ms(w))
         return PL_OK;
     return pl_fail(
         PL_ERR_TIMEOUT,
-        "the hub at %s did not answer within %d s; check that the job still runs",
-        w->options->hub, w->options->patience_ms / 1000);
+        "the hub at %s did not answer within %.0f s; check that the job still runs",
+        w->options->hub, 1e-3 * hub_patience_ms(w));
 }
 
 /* Runs while a fetch waits, so that sending, training and renewals continue. No second

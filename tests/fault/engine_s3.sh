@@ -50,10 +50,15 @@ kill -STOP "$server"
 (small_job late --set train.tau=1 --set train.phases=1 --set train.base_steps=1 \
     --set store.engine="$url" >"$work/late.out" 2>&1) &
 late=$!
-sleep 33 # a home that starts from a large store needs as long
+i=0
+until grep -q 'wait     for home, which writes to' "$work/late.out"; do
+    i=$((i + 1))
+    [ $i -lt 6000 ] || fail "the job does not say for what it waits"
+    sleep 0.1
+done
+sleep 23 # a home that starts from a large store needs as long
 kill -CONT "$server"
 wait "$late" || fail "a service that begins late"
-grep -q 'wait     for home, which writes to' "$work/late.out" || fail "the job does not say for what it waits"
 echo "a job waits for a service that begins late"
 
 serve lossy lose=7

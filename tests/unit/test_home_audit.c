@@ -189,6 +189,53 @@ PL_TEST(odd_result_leaves_nothing)
     assert_int_equal(phase_of(&f, 0, &now), 1);
 }
 
+/* Sends the first path's update of `embed` in the second phase. */
+static pl_submit_result submit_second(fixture *f, uint64_t token)
+{
+    enum { EMBED = 0 };
+    worker w = {.job = f};
+    char name[96], text[256];
+    OWNED(pl_buf_destroy) pl_buf bytes = {0};
+    pl_submission s;
+    pl_version_facts base;
+    pl_submit_result result;
+    fill(&w, f->client, EMBED, name, &bytes, &s);
+    pl_client_act_under(f->client, NULL);
+    assert_ok(pl_client_get_version(f->client, name, 1, &base));
+    s.base = base.params;
+    s.base_version = 1;
+    s.contribution.phase = 1;
+    s.contribution.token = token;
+    lease_for(f->client, &f->arm, &s.contribution, 1);
+    assert_ok(pl_client_submit(f->client, &s, &result, text));
+    return result;
+}
+
+/* The path's first state is dropped, because own workers failed with it. A repetition
+ * would begin without it. */
+PL_TEST(what_was_trained_from_a_dropped_state_is_dropped)
+{
+    OWNED(close_job) fixture f;
+    pl_path_state now;
+    pl_message q = {.token = TOKEN + 2};
+    int in_audit = 0;
+    open_job(&f, "f32");
+    for (int path = 0; path < PATHS; path++) {
+        submit_updates(&f, path, TOKEN);
+        assert_int_equal(end_task(&f, path, 1e-6f, TOKEN), PL_SUBMIT_ACCEPTED);
+    }
+    assert_int_equal(count_rows(&f, &in_audit), PATHS);
+    for (int path = 0; path < PATHS; path++)
+        tell_verdict(&f, rows[path], PL_VERDICT_AGREED);
+    (void)wait_version(&f, embed);
+    assert_int_equal(submit_second(&f, TOKEN + 1), PL_SUBMIT_ACCEPTED);
+    PL_SAY(&q, FENCE, fence, .name = "mix/p00.r0", .phase = 1);
+    tell_home(&f, &q, PL_MSG_OK, NULL);
+    assert_int_equal(phase_of(&f, 0, &now), 1);
+    assert_true(pl_hash_none(&now.moments));
+    assert_int_equal(submit_second(&f, TOKEN + 3), PL_SUBMIT_ACCEPTED);
+}
+
 /* The home of a module may not be the home of the paths that go through it. */
 PL_TEST(round_waits_until_the_hub_confirms_the_paths)
 {

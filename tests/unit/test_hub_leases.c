@@ -245,7 +245,7 @@ PL_TEST(lease_lives_longer_the_longer_its_task_has_taken)
         assert_int_equal(renew(f, &f->h.secret, token, &a), PL_MSG_RENEWED);
         pl_message_destroy(&a);
         const int64_t lives_ms = lease->deadline_ms - pl_now_ms();
-        assert_in_range(lives_ms, ago > 0 ? 60000 : 0, ago > 0 ? 130000 : SHORT_MS);
+        assert_true(ago > 0 ? lives_ms > 60000 : lives_ms <= SHORT_MS);
     }
 }
 

@@ -238,6 +238,20 @@ FIXTURE_TEST(holder_that_scores_text_has_longer)
     assert_true(hub_is_late(arm, &f->paths[0], l, 0, 9100));
 }
 
+FIXTURE_TEST(holder_that_sends_its_state_has_longer)
+{
+    plan_arm *arm = &f->h.tasks.arms[0];
+    arm->arm.outer.state_every = 2;
+    for (int64_t phase = 0; phase < 2; phase++) {
+        finish(&f->paths[0], phase, 0);
+        const plan_lease *l = begin(f, 0);
+        hub_look_at_fleet(&f->h, 0);
+        /* the first phase does not upload it, the second one does */
+        assert_int_equal(hub_is_late(arm, &f->paths[0], l, phase, 3100), phase == 0);
+        assert_true(hub_is_late(arm, &f->paths[0], l, phase, 30000));
+    }
+}
+
 FIXTURE_TEST(what_two_may_not_do_is_taken_earlier_from_a_worker_on_trial)
 {
     plan_lease *l = begin(f, 0);
