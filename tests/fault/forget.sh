@@ -179,6 +179,15 @@ same never edited
 
 echo "3. killed"
 again shot
+PATHLOOM_FAILPOINT=forget.ready.before@forget:stop:1 \
+    "$pathloom" forget "$document" --run "$work/shot" >"$work/shot.out" 2>&1 &
+job=$!
+await_in_job 600 "forget does not come to its point" "forget ended" \
+    grep -q '^State:.*stopped' "/proc/$job/status"
+"$pathloom" store tag lost head --run "$work/shot" >"$work/ask.out" 2>&1
+[ $? -eq 75 ] || fail "a tag is written to a store that is being copied"
+kill -9 "$job"
+wait "$job"
 for point in forget.ready.before forget.ready.after forget.exchange.before \
     data.blank.before forget.exchange.after; do
     PATHLOOM_FAILPOINT=$point@forget:kill:1 \
@@ -192,15 +201,6 @@ for point in forget.ready.before forget.ready.after forget.exchange.before \
         says 'would be lost'
     fi
 done
-PATHLOOM_FAILPOINT=forget.ready.before@forget:stop:1 \
-    "$pathloom" forget "$document" --run "$work/shot" >"$work/shot.out" 2>&1 &
-job=$!
-await_in_job 600 "forget does not come to its point" "forget ended" \
-    grep -q '^State:.*stopped' "/proc/$job/status"
-"$pathloom" store tag lost head --run "$work/shot" >"$work/ask.out" 2>&1
-[ $? -eq 75 ] || fail "a tag is written to a store that is being copied"
-kill -9 "$job"
-wait "$job"
 kills=5
 while [ $kills -lt 9 ]; do
     PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:40 \
