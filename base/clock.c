@@ -25,6 +25,11 @@ int64_t pl_wall_ms(void)
     return read_ns(CLOCK_REALTIME) / 1000000;
 }
 
+double pl_thread_s(void)
+{
+    return (double)read_ns(CLOCK_THREAD_CPUTIME_ID) * 1e-9;
+}
+
 void pl_sleep_ms(int64_t ms)
 {
     if (ms <= 0)

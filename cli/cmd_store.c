@@ -114,11 +114,10 @@ const store_verb store_verbs[] = {
      "the newest need store.keep_momentum as well. With --history, checks every "
      "version up to this one. Exit status 65 if a version differs, 66 if nothing "
      "could be recomputed. With --tasks, also trains each contributing task again, "
-     "with all "
-     "earlier phases of its path, and compares its update. This takes as long as the "
-     "first training of these phases, needs the versions with which they began and a "
-     "machine of the same kind, and is not possible for methods whose paths keep "
-     "parameters of their own.",
+     "with all earlier phases of its path, and compares its update. This takes as "
+     "long as the first training of these phases, needs the versions with which they "
+     "began and a machine of the same kind, and is not possible for methods whose "
+     "paths keep parameters of their own.",
      1, 1, TAKES(HISTORY) | TAKES(TASKS), true, store_verify},
     {"cat", "MODULE[@V] [TENSOR]", "write parameters to standard output",
      "Writes all parameters, or those of one tensor, named as in diff. With --object "

@@ -118,7 +118,7 @@ static pl_status train_run(pl_run *r, train_dial *dial, pl_launcher **viewer)
         if (status == PL_OK)
             status = pl_launcher_start(*viewer, "page", argv, ready);
         if (status == PL_OK)
-            status = run_await_child(r, *viewer, "page", address);
+            status = run_await_child(r, *viewer, "page", 30000, address);
         if (status == PL_OK)
             say("page     http://%s/", address);
         else
@@ -126,9 +126,8 @@ static pl_status train_run(pl_run *r, train_dial *dial, pl_launcher **viewer)
     }
     status = train_stages(r, dial);
     if (status == PL_ERR_CANCELLED)
-        say("stopping: the workers of this machine finish their tasks; Ctrl+C again "
-            "stops\n"
-            "         at once, without losing a committed version");
+        say("stopping: the workers of this machine finish their tasks; Ctrl+C again\n"
+            "         stops at once, without losing a committed version");
     /* Only a job that is stopped before its end waits for tasks. When all arms are
      * finished, no task is needed, and a worker that hangs must not delay the end.
      * Later errors, while the processes end, must not replace the first error. */

@@ -299,6 +299,8 @@ bool home_is_receipt(const home *h, const char *module, int64_t round,
                      const home_lease *by, const pl_hash *receipt);
 /* Checks reported work. ERR_DATA, ERR_NUMERIC: it is impossible under this lease. */
 pl_status home_check_work(const home_lease *l, const pl_work *w);
+/* Returns how many bytes an update of the module has at most. */
+uint64_t home_update_bound(const home_arm *arm, int module);
 /* Returns how many bytes of uploads the lease's task may need at once. */
 uint64_t home_upload_share(const home_lease *l);
 
@@ -306,8 +308,8 @@ uint64_t home_upload_share(const home_lease *l);
 pl_status home_put_blob(home *h, const pl_peer *peer, pl_message *m,
                         pl_message *answer);
 pl_status home_grant_room(home *h);
-/* Adds a time in which the home read nothing to the times of uploads and of those who
- * wait for room. */
+/* Call this after `ms` in which the home read nothing: uploads, and questions for room,
+ * do not age in this time. */
 void home_stand_still(home *h, int64_t ms);
 /* Lets the store drop what the sender of this upload has written into the engine. */
 void home_forget_objects(void *context, const staging_blob *b);

@@ -163,6 +163,14 @@ pl_status home_check_work(const home_lease *l, const pl_work *w)
     return PL_OK;
 }
 
+uint64_t home_update_bound(const home_arm *arm, int module)
+{
+    const pl_contract *of = &arm->contracts[module];
+    return (uint64_t)of->n_vectors * pl_codec_module_bound(&arm->arm.outer.codec,
+                                                           arm->topology, module,
+                                                           of->n_contributors);
+}
+
 /* Returns twice the size of all updates of one phase and of the path's state after the
  * phase. If one lease is for two phases, uploads of the first phase may still be in
  * memory when uploads of the second phase arrive. */
@@ -174,9 +182,7 @@ uint64_t home_upload_share(const home_lease *l)
     for (int slot = 0; slot < pl_topology_n_slots(arm->topology); slot++) {
         int module =
             pl_topology_module_of_path(arm->topology, slot, (int)l->lease.path);
-        sum += (uint64_t)arm->contracts[module].n_vectors *
-               pl_codec_module_bound(&arm->arm.outer.codec, arm->topology, module,
-                                     arm->contracts[module].n_contributors);
+        sum += home_update_bound(arm, module);
     }
     return 2 * sum;
 }

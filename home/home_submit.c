@@ -75,15 +75,12 @@ static pl_status check_shared(const place *p, const pl_submit_message *s,
 }
 
 /* Checks the length of an update that the store has, before its bytes are read: a
- * message may name any blob, for example all data of a path. */
+ * message may name any blob, for example one with all documents of a path. */
 static pl_status check_stored(const home *h, const place *p, const pl_submit_message *s)
 {
     uint64_t bytes = 0;
     PL_CHECK(pl_store_blob_bytes(h->store, &s->update, &bytes));
-    const uint64_t most =
-        (uint64_t)p->module->of->n_vectors *
-        pl_codec_module_bound(&p->arm->arm.outer.codec, p->arm->topology, p->index,
-                              p->module->of->n_contributors);
+    const uint64_t most = home_update_bound(p->arm, p->index);
     return bytes <= most
                ? PL_OK
                : pl_fail(PL_ERR_DATA,

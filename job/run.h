@@ -160,10 +160,11 @@ pl_status run_ask_hub(pl_run *r, pl_json **out);
 /* Gives the address of the hub of the job in this folder; ERR_NOT_FOUND if no job is
  * running. */
 pl_status run_hub_address(const char *dir, char out[PL_ADDRESS_MAX]);
-/* Waits until a process that this command has started is ready. It may take minutes: a
- * home repairs its store first, or waits for its storage engine. */
+/* Waits until a process that this command has started is ready, for at most most_ms (0:
+ * as long as it lives). It may take minutes: a home repairs its store first, or waits
+ * for its storage engine. */
 pl_status run_await_child(const pl_run *r, pl_launcher *launcher, const char *name,
-                          char out[PL_ADDRESS_MAX]);
+                          int most_ms, char out[PL_ADDRESS_MAX]);
 /* Reads the address that a process of the run wrote into DIR/FILE; waits up to `ms` for
  * it. */
 pl_status run_await_address(const char *dir, const char *file, int ms,
@@ -281,8 +282,9 @@ pl_status run_clear_homes(const char *dir);
 
 /* store_homes.c: functions for a store that the homes of a job may have locked.
  * `folder` is the folder of the store. */
-/* Locks the store, so that no process can write to it; all of its homes must be there.
- * ERR_BUSY: a process writes to it. Call run_unlock_store in each case. */
+/* Locks all homes of the store, so that no process can write to it; does nothing if the
+ * folder does not exist. ERR_BUSY: a process writes to it. Call run_unlock_store also
+ * after an error. */
 pl_status run_lock_store(const char *folder, int locks[PL_PARTS_MAX]);
 void run_unlock_store(int locks[PL_PARTS_MAX]);
 /* ERR_BUSY if `pathloom forget` has decided to replace the store but has not done so

@@ -93,12 +93,18 @@ static pl_status on_home_wait(void *context)
 }
 
 pl_status run_await_child(const pl_run *r, pl_launcher *launcher, const char *name,
-                          char out[PL_ADDRESS_MAX])
+                          int most_ms, char out[PL_ADDRESS_MAX])
 {
-    int64_t say_ms = pl_now_ms() + SAY_MS;
+    const int64_t begun_ms = pl_now_ms();
+    int64_t say_ms = begun_ms + SAY_MS;
     while (!pl_launcher_address(launcher, name, out, PL_ADDRESS_MAX)) {
         PL_CHECK(run_stopped(r));
         PL_CHECK(pl_launcher_tend(launcher));
+        if (most_ms > 0 && pl_now_ms() - begun_ms > most_ms)
+            return pl_fail(PL_ERR_TIMEOUT,
+                           "process %s was not ready within %d s; see its log "
+                           "%s/log/%s.log",
+                           name, most_ms / 1000, r->dir, name);
         if (pl_now_ms() > say_ms) {
             say("wait     for %s, which writes to %s/log/%s.log", name, r->dir, name);
             say_ms = INT64_MAX;
@@ -377,11 +383,11 @@ pl_status run_start(pl_run *r)
             run_home_file(i, r->n_homes, file);
             PL_CHECK(start_job_process(r, "home", name, alone ? 0 : i + 1,
                                        r->cfg.home_bind, run_file(r, file, ready)));
-            PL_CHECK(run_await_child(r, r->launcher, name, r->homes_at[i]));
+            PL_CHECK(run_await_child(r, r->launcher, name, 0, r->homes_at[i]));
         }
         PL_CHECK(start_job_process(r, "hub", "hub", 0, r->cfg.hub_bind,
                                    run_file(r, "proc/hub.address", hub_file)));
-        PL_CHECK(run_await_child(r, r->launcher, "hub", r->hub_address));
+        PL_CHECK(run_await_child(r, r->launcher, "hub", 0, r->hub_address));
     }
     pl_address hub;
     if (pl_address_parse(r->hub_address, &hub) == PL_OK && hub.has_key && !hub.is_local)
@@ -394,7 +400,7 @@ pl_status run_start(pl_run *r)
         snprintf(file, sizeof file, "proc/%s.address", name);
         PL_CHECK(start_job_process(r, "relay", name, i + 1, PL_ADDRESS_PRIVATE,
                                    run_file(r, file, ready)));
-        PL_CHECK(run_await_child(r, r->launcher, name, r->relays_at[i]));
+        PL_CHECK(run_await_child(r, r->launcher, name, 0, r->relays_at[i]));
     }
     for (int i = 0; i < r->n_workers; i++) {
         char name[32];

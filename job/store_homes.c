@@ -148,17 +148,12 @@ pl_status run_keep_tag(const char *folder, pl_store *store, const char *object,
  * another process has locked a part. */
 static pl_status look_alone(const char *folder, pl_store *store, bool *busy)
 {
-    int n = pl_store_n_parts(store), locks[PL_PARTS_MAX];
-    char part[PL_PATH_MAX];
-    pl_status status = PL_OK;
-    memset(locks, -1, sizeof locks);
-    for (int i = 0; status == PL_OK && i < n; i++)
-        status = pl_lock_folder(pl_store_part(folder, i, part), &locks[i]);
+    int locks[PL_PARTS_MAX];
+    pl_status status = run_lock_store(folder, locks);
     *busy = status == PL_ERR_BUSY;
     if (status == PL_OK)
         status = pl_store_refresh(store);
-    for (int i = 0; i < n; i++)
-        pl_unlock_folder(&locks[i]);
+    run_unlock_store(locks);
     return *busy ? PL_OK : status;
 }
 

@@ -1,17 +1,13 @@
 /* Runs rounds of operations and steps, and computes their rates (probe.h). */
 #include "measure/probe_internal.h"
 #include <math.h>
-#include <time.h>
 
 enum { REPEATS_MAX = 64 };
 static const double SAMPLE_SECONDS = 2e-3;
 
 double probe_now(const pl_probe_options *options)
 {
-    struct timespec t;
-    if (!options->cpu_clock || clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t) != 0)
-        return pl_now();
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    return options->cpu_clock ? pl_thread_s() : pl_now();
 }
 
 /* Measures the seconds of one call. It may be called many times, because a gradient

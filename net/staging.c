@@ -9,8 +9,9 @@ enum {
     KEEP_FROM = 4 << 20, /* smaller blocks are not kept */
     KEEP_TO = 256 << 20, /* limit for the bytes of all kept blocks */
     /* the leases of one key may together use 1/HOLDER_PART of the limit, or the share
-     * of one lease if that is more; each upload takes time, too */
+     * of one lease if that is more */
     HOLDER_PART = 8,
+    /* most uploads of one key: each message searches the list of all uploads */
     HOLDER_UPLOADS_MAX = 4 * STAGING_UPLOADS_MAX
 };
 
@@ -62,7 +63,7 @@ bool staging_holder_is_full(const staging *s, uint64_t bytes)
     int n = 0;
     if (pl_pubkey_none(&s->holder))
         return false;
-    /* the sum of a relay may be larger than the limit */
+    /* the sum of a relay may be larger than the limit, if it is the only upload */
     const bool is_over = bytes + held_bytes(s, &n) > holder_limit(s);
     return (is_over && (n > 0 || s->share > 0)) || n >= HOLDER_UPLOADS_MAX;
 }

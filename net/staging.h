@@ -113,7 +113,7 @@ void staging_drop(staging *s, const pl_hash *hash);
 void staging_remove(staging *s, staging_blob *b);
 /* Notes that the owner sends other bytes, so that its uploads stay. */
 void staging_touch(staging *s);
-/* Adds a time in which nothing could arrive to the times of all uploads. */
+/* Call this after `ms` in which nothing could arrive: uploads do not age in it. */
 void staging_stand_still(staging *s, int64_t ms);
 /* Drops the uploads of leases that sent no new byte for two minutes, or for 30 s if
  * their room is wanted; without a lease, uploads that got no new byte. If `all` is

@@ -82,7 +82,8 @@ pl_status pl_store_make_parts(const char *folder, int n);
  * engine. If `place` is `rocksdb`, this function makes nothing; pl_store_open makes the
  * store. ERR_EXISTS if the folder holds a store that is not on that engine. */
 pl_status pl_store_make_on(const char *folder, const char *place);
-/* *patience_ms, if not NULL, gets how long an engine that does not answer is asked. */
+/* Checks the address. If patience_ms is not NULL, it gets the time for which a request
+ * that gets no answer is repeated; 0 for `rocksdb`. */
 pl_status pl_store_check_engine(const char *place, int64_t *patience_ms);
 /* Describes the damage in the log that was repaired when the store was opened for
  * writing; NULL if there was no damage. After a power cut the log may end with

@@ -206,9 +206,9 @@ static pl_status say_no_work(hub *h, hub_worker *w)
     return hub_give_nothing(h, w, &a);
 }
 
-/* After a restart of the hub, workers may still hold leases. Until they have renewed
- * them, which those that reach it do every few seconds, the hub grants none; but it
- * does not wait for longer than a lease lives. */
+/* After a restart of the hub, workers may still hold leases. The hub grants none until
+ * workers had time to renew theirs: as long as a lease lives, at most HUB_RENEWED_MS.
+ */
 static bool awaits_renewals(hub *h, int64_t now)
 {
     const int64_t waited_ms = now - h->known_ms;

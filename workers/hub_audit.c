@@ -115,8 +115,8 @@ static pl_status ask_updates(hub *h, hub_audit *a, int64_t now_ms)
     return PL_OK;
 }
 
-/* Returns the part for which this question asked, and that the question is answered;
- * NULL if there is none. */
+/* Returns the part for which the question with this number asked, and notes that the
+ * question is answered. NULL: there is no such question. */
 static hub_part *answered_part(hub *h, uint64_t request, hub_audit **of)
 {
     for (size_t i = 0; i < h->n_audits && request != 0; i++)

@@ -94,11 +94,7 @@ typedef struct hub_withheld {
     double need_s, others_s;
     int64_t judged_ms;
 } hub_withheld;
-enum {
-    HUB_WITHHELD_TEXT_MAX = 320,
-    /* within this time each worker that reaches the hub has renewed its leases */
-    HUB_RENEWED_MS = 20000
-};
+enum { HUB_WITHHELD_TEXT_MAX = 320 };
 
 /* A lease whose task another worker might finish sooner. */
 typedef struct hub_slow {
@@ -496,7 +492,10 @@ uint64_t hub_fetched(const hub_worker *w, const plan_lease *l);
 /* Returns the usual seconds of a task of the arm, from grant to confirmation: a median
  * over workers; 0: not known. */
 double hub_usual_s(const plan_arm *arm);
-/* Returns how long a lease of this arm lives without a renewal. */
+/* Within this time each worker that reaches the hub has renewed its leases. */
+enum { HUB_RENEWED_MS = 20000 };
+/* Returns how long a lease of this arm lives without a renewal, if its holder has had
+ * it for held_ms. */
 int hub_ttl_ms(const hub *h, const plan_arm *arm, int64_t held_ms);
 /* Returns the seconds for which a lease was held for a phase, and in *n_tasks the usual
  * times that this may take. While the phase waits for versions that others make, and

@@ -75,7 +75,8 @@ double hub_usual_s(const plan_arm *arm)
 
 /* If a silent worker is dead, the job has lost no more than a twentieth of a task. If
  * it is alive, and only its network was away, its work is not lost for a second's sake.
- * Of the first task nobody knows how long it takes, so what it has taken counts. */
+ * Nobody knows how long the first task takes, so the time for which it was held counts.
+ */
 int hub_ttl_ms(const hub *h, const plan_arm *arm, int64_t held_ms)
 {
     enum { PART = 20, MOST_MS = 120000 };
@@ -83,8 +84,8 @@ int hub_ttl_ms(const hub *h, const plan_arm *arm, int64_t held_ms)
     return (int)fmax(fmin(task_ms / PART, MOST_MS), h->options->ttl_ms);
 }
 
-/* Returns how many times as long as the other bytes of a phase the state may travel,
- * which most phases do not send. */
+/* Most phases do not send the state. Returns how many times the bytes of such a phase
+ * the state has. */
 static double state_tasks(const plan_arm *arm, int path)
 {
     const uint64_t n_params = pl_topology_path_params(arm->topology);

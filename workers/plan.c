@@ -596,7 +596,7 @@ bool plan_renew(plan *p, plan_path *path, int64_t phase, uint64_t token, int wor
         return phase == path->phase;
     }
     lease = &path->lease;
-    /* A hub that has started since does not know how far the lease was extended. */
+    /* A hub that was started after the grant does not know of extensions. */
     if (lease->taken_up && phase > lease->phase)
         lease->phase = phase;
     lease->active = true;

@@ -16,7 +16,7 @@ struct sender {
     peer *offers;
     worker_task *task; /* the task that is being sent */
     double began;      /* when its sending began */
-    uint64_t moved;    /* bytes and such answers by moved_ms */
+    uint64_t moved;    /* bytes that moved, and answers without room, by moved_ms */
     int64_t moved_ms;
     /* token of the last task if its sending failed, or if the homes have another
      * worker's results; otherwise 0 */

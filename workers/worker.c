@@ -431,7 +431,7 @@ static double hub_patience_ms(const worker *w)
     const worker_task *held[] = {w->training, w->n_sending > 0 ? w->sending[0] : NULL};
     for (size_t i = 0; i < sizeof held / sizeof *held; i++)
         oldest = held[i] ? fmin(oldest, held[i]->granted) : oldest;
-    /* half of the time: the rest is the silence */
+    /* The time since the grant contains the silence, so only half of it counts. */
     return fmax(w->options->patience_ms, fmin(500 * (pl_now() - oldest), DAY_MS));
 }
 

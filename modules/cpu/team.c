@@ -14,7 +14,6 @@
  * measured while the threads are no hindrance. */
 #include "modules/cpu/team.h"
 #include "base/base.h"
-#include <time.h>
 
 #define LOOK_S     0.010
 #define RESTS      20.0
@@ -38,28 +37,20 @@ typedef struct team_state {
 
 static _Thread_local team_state team;
 
-static double processor_time(void)
-{
-    struct timespec t;
-    return clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t) == 0
-               ? (double)t.tv_sec + 1e-9 * (double)t.tv_nsec
-               : 0;
-}
-
 static void open_sequence(double now)
 {
     team.open = true;
     team.begin = now;
     team.measured = now >= team.next;
     if (team.measured)
-        team.used = processor_time();
+        team.used = pl_thread_s();
 }
 
 /* Adds the measured part of the sequence to the sums. */
 static void count_sequence(double now)
 {
     team.wall += now - team.begin;
-    team.busy += processor_time() - team.used;
+    team.busy += pl_thread_s() - team.used;
     team.begin = now;
 }
 
