@@ -31,7 +31,6 @@ enum {
     RECONNECT_MAX_MS = 1000,
     /* the kernel repeats a lost SYN after 1, 3, 7, ... s; a new attempt is sooner */
     CONNECT_MS = 4000,
-    SILENT_MS = 10000,
     KEEPALIVE_S = 5,
     KEEPALIVE_TRIES = 3,
     BACKLOG = 4096,
@@ -205,7 +204,7 @@ static pl_status open_socket(const pl_address *at, bool is_server, bool is_secur
         {ZMQ_RCVHWM, HIGH_WATER, false, false},
         {ZMQ_IPV6, is_ipv6, false, false},
         {ZMQ_HANDSHAKE_IVL, WIRE_HANDSHAKE_MS, false, false},
-        {ZMQ_TCP_MAXRT, SILENT_MS, false, true},
+        {ZMQ_TCP_MAXRT, WIRE_SILENT_MS, false, true},
         {ZMQ_TCP_KEEPALIVE, 1, false, false},
         {ZMQ_TCP_KEEPALIVE_IDLE, KEEPALIVE_S, false, false},
         {ZMQ_TCP_KEEPALIVE_INTVL, KEEPALIVE_S, false, false},

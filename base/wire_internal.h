@@ -85,8 +85,9 @@ bool wire_admit(pl_socket *socket, const pl_peer *peer, const pl_message *m);
  * protocol. `header` is its first frame. */
 void wire_refuse_version(pl_socket *socket, const pl_peer *peer, const void *header,
                          size_t len);
-/* A connection that has not finished its handshake after this time is closed. */
-enum { WIRE_HANDSHAKE_MS = 5000 };
+/* WIRE_HANDSHAKE_MS: a connection that has not finished its handshake is closed.
+ * WIRE_SILENT_MS: a client's connection that confirms no byte is closed. */
+enum { WIRE_HANDSHAKE_MS = 5000, WIRE_SILENT_MS = 10000 };
 
 void *wire_context(void);
 /* Makes an error of ZeroMQ's last errno: "ACTION ADDRESS: REASON". */

@@ -701,7 +701,7 @@ bool hub_fits_next(hub *h, int worker, plan_task held, int64_t now_ms)
 {
     const plan_arm *arm = &h->tasks.arms[held.arm];
     const plan_path *path = &arm->paths[held.index];
-    const bool uploads = pl_phase_uploads(&arm->arm, path->phase);
+    const bool uploads = pl_phase_uploads(&arm->arm, path->phase + 1);
     const pace_ask ask = {.goes_on = true, .others = uploads ? 0 : path->repeats + 1};
     return fits_worker(h, worker, held.arm, &ask, now_ms);
 }

@@ -645,12 +645,13 @@ PL_TEST(phases_that_must_be_repeated_count_as_time)
      * whose state stays with it. */
     arm->arm.outer.state_every = 4;
     measure(j, 1, 10, 1200);
+    arm->paths[0].phase = 3; /* the state after it is the fourth */
     assert_false(hub_fits_next(&j->h, 1, held, 1200));
-    arm->paths[0].phase = 1;
+    arm->paths[0].phase = 0;
     assert_true(hub_fits_next(&j->h, 1, held, 1200));
     measure(j, 1, 17, 1300);
     assert_false(hub_fits_next(&j->h, 1, held, 1300));
-    arm->paths[0].phase = 2;
+    arm->paths[0].phase = 1;
     arm->paths[0].repeats = 1;
     assert_true(hub_fits_next(&j->h, 1, held, 1300));
 }
