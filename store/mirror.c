@@ -284,7 +284,6 @@ done:
 
 static pl_status open_target(mirror *m, mirror_target *to)
 {
-    char path[PL_PATH_MAX];
     const char *folder = to->folder;
     bool in_engine = false;
     pl_status status = store_format_check(folder, &in_engine);
@@ -298,7 +297,7 @@ static pl_status open_target(mirror *m, mirror_target *to)
                        "copy from it with `pathloom store push`",
                        folder);
     PL_CHECK(store_check_space(folder, "the copy", SPARE_BYTES));
-    PL_CHECK(kv_open(pl_join(path, folder, "db"), KV_MAKE, NULL, &m->to));
+    PL_CHECK(store_open_target(folder, &m->to));
     return compare_target(m, to);
 }
 
@@ -357,7 +356,6 @@ done:
 /* ---- the second step of a copy in two steps ---- */
 pl_status mirror_finish(const char *folder, const pl_buf *left)
 {
-    char path[PL_PATH_MAX];
     pl_reader r;
     kv *to = NULL;
     kv_batch *batch = NULL;
@@ -368,7 +366,7 @@ pl_status mirror_finish(const char *folder, const pl_buf *left)
                       pl_get_hash(&r, LEFT_LOG, 0)};
     bool is_new = pl_get_u64(&r, LEFT_NEW_MARK, 0) != 0;
     PL_TRY(pl_reader_status(&r));
-    PL_TRY(kv_open(pl_join(path, folder, "db"), KV_MAKE, NULL, &to));
+    PL_TRY(store_open_target(folder, &to));
     batch = kv_batch_create(to);
     const uint8_t *bytes = pl_get_bytes(&r, LEFT_ROWS, 0, &len);
     uint64_t n_puts = 0;

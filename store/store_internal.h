@@ -87,6 +87,9 @@ row_source txn_source(const pl_txn *txn);
 pl_status store_open(pl_store *store);
 pl_status store_refresh(pl_store *store);
 pl_status store_look_as_writer(pl_store *store);
+/* Opens the database of a folder into which a store is copied, and makes it if there is
+ * none. A damaged end of its log is cut off as in a store that is opened for writing. */
+pl_status store_open_target(const char *folder, kv **out);
 void store_close(pl_store *store);
 
 /* Returns the number in the first 8 bytes of a key, or in all its bytes if there are

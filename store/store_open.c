@@ -219,6 +219,9 @@ static pl_status mend_log(pl_store *store, const char *database, const watermark
     pl_status status = kv_open(database, KV_LOOK, NULL, &store->db);
     if (status == PL_OK)
         status = check_store_state(store, true, mark);
+    if (status == PL_OK && mark->epoch == 0 && store->sequence > 0)
+        status = pl_fail(PL_ERR_DAMAGED, "the store %s has lost its file HWM",
+                         store->folder);
     kv_close(&store->db, false);
     if (status != PL_OK) {
         char loss[512];
@@ -228,6 +231,23 @@ static pl_status mend_log(pl_store *store, const char *database, const watermark
     PL_CHECK(kv_open(database, KV_MEND, NULL, &store->db));
     pl_copy_text(store->mended, sizeof store->mended, damage);
     return PL_OK;
+}
+
+pl_status store_open_target(const char *folder, kv **out)
+{
+    char database[PL_PATH_MAX];
+    pl_store target = {.mode = PL_STORE_WRITE};
+    pl_copy_text(target.folder, sizeof target.folder, folder);
+    pl_join(database, folder, "db");
+    pl_status status = kv_open(database, KV_MAKE, NULL, &target.db);
+    if (status == PL_ERR_DAMAGED) {
+        watermark mark = {0};
+        bool marked = false;
+        PL_CHECK(watermark_load(folder, &mark, &marked));
+        status = mend_log(&target, database, &mark);
+    }
+    *out = target.db;
+    return status;
 }
 
 /* Opens the database for writing. If there is a mark, the store has had commits; a

@@ -452,6 +452,46 @@ static void assert_mended(const char *folder)
     assert_true(has_ref(store, "next"));
 }
 
+static pl_status copy_into(const char *from, const char *to)
+{
+    pl_mirror_report report;
+    OWNED(pl_store_close) pl_store *store = open_store(from, PL_STORE_READ);
+    return pl_store_mirror(store, to, false, &report);
+}
+
+/* After a power cut during a backup, the next one goes on, also in the first backup,
+ * which has no HWM yet. */
+STORE_TEST(a_copy_goes_on_although_the_end_of_its_log_is_damaged)
+{
+    tail t;
+    char path[PL_PATH_MAX];
+    kv *db = NULL;
+    make_tail(*state, &t);
+    end_with_zeros(copy_tail(&t, true), t.start + 8, t.end);
+    assert_ok(copy_into(t.good, t.bad));
+    pl_store *copy = open_store(t.bad, PL_STORE_READ);
+    assert_true(has_ref(copy, "last"));
+    pl_store_close(&copy);
+    end_with_zeros(copy_tail(&t, false), t.start + 8, t.end);
+    assert_fails(copy_into(t.good, t.bad), PL_ERR_DAMAGED, "lost commits");
+    end_with_zeros(copy_tail(&t, true), t.start + 8, t.end);
+    assert_int_equal(remove(pl_join(path, t.bad, "HWM")), 0);
+    assert_fails(copy_into(t.good, t.bad), PL_ERR_DAMAGED, "lost its file HWM");
+    /* only chunks are there */
+    assert_ok(pl_remove_tree(pl_join(path, t.bad, "db")));
+    assert_ok(kv_open(path, KV_MAKE, NULL, &db));
+    kv_batch *batch = kv_batch_create(db);
+    kv_put(batch, KV_PACK, (kv_slice){"12345678", 8}, (kv_slice){"a chunk", 7});
+    assert_ok(kv_commit(db, batch));
+    kv_batch_destroy(&batch);
+    kv_close(&db, false);
+    assert_true(newest_file(t.bad, ".log", path));
+    const off_t end = file_size(path);
+    end_with_zeros(path, end - 4, end);
+    assert_ok(copy_into(t.good, t.bad));
+    pl_buf_destroy(&t.before);
+}
+
 STORE_TEST(a_tail_that_nobody_was_told_of_is_cut_off_whatever_it_holds)
 {
     tail t;
