@@ -37,7 +37,7 @@ typedef enum wire_verdict {
     WIRE_FINE,
     WIRE_KEY_REFUSED,
     WIRE_OTHER_MECHANISM, /* only one of the two sides encrypts */
-    WIRE_BROKEN           /* several handshakes in a row broke off */
+    WIRE_BROKEN           /* for long, every handshake broke off */
 } wire_verdict;
 
 struct pl_socket {
@@ -55,9 +55,9 @@ struct pl_socket {
     char address[PL_ADDRESS_MAX];
     wire_verdict seen;
     int n_broken; /* length of the current series of broken handshakes */
-    /* broken_ms: time at which this series began;
+    /* broken_ms, last_broken_ms: time of the first and of the last one of this series;
      * refused_ms: time of the last report of a refusal */
-    int64_t broken_ms, refused_ms;
+    int64_t broken_ms, last_broken_ms, refused_ms;
     pl_wire_counts counts;
 };
 
@@ -85,9 +85,11 @@ bool wire_admit(pl_socket *socket, const pl_peer *peer, const pl_message *m);
  * protocol. `header` is its first frame. */
 void wire_refuse_version(pl_socket *socket, const pl_peer *peer, const void *header,
                          size_t len);
-/* WIRE_HANDSHAKE_MS: a connection that has not finished its handshake is closed.
+/* WIRE_HANDSHAKE_MS, WIRE_CLIENT_MS: a server's or client's connection that has not
+ * finished its handshake is closed. A handshake takes about four round trips, each of
+ * which may wait for seconds in the queue of a link. crowd.h bounds strangers.
  * WIRE_SILENT_MS: a client's connection that confirms no byte is closed. */
-enum { WIRE_HANDSHAKE_MS = 5000, WIRE_SILENT_MS = 10000 };
+enum { WIRE_HANDSHAKE_MS = 15000, WIRE_CLIENT_MS = 30000, WIRE_SILENT_MS = 10000 };
 
 void *wire_context(void);
 /* Makes an error of ZeroMQ's last errno: "ACTION ADDRESS: REASON". */

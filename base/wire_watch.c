@@ -21,10 +21,9 @@
 #include <sys/socket.h>
 #include <zmq.h>
 
-enum {
-    BROKEN_MAX = 4, /* this many broken handshakes within BROKEN_MS mean a wrong key */
-    BROKEN_MS = 4000
-};
+/* BROKEN_MS: nothing but broken handshakes for this time means a wrong key. PAUSE_MS:
+ * so long after a broken handshake the next one begins a new series. */
+enum { BROKEN_MS = 20000, PAUSE_MS = 10000 };
 
 /* Makes ZeroMQ report events of a socket to socket->monitor. A report has two frames:
  * the first has the kind of the event and a number, the second has the endpoint. */
@@ -65,16 +64,18 @@ static bool next_event(void *monitor, uint16_t *event, uint32_t *value)
 }
 
 /* If the server's key is not the key that the client expects, ZeroMQ ends the handshake
- * without a reason. A single broken handshake may also come from a server that ends;
- * several in a row mean a wrong key. */
+ * without a reason. So does a server that ends, and a tunnel or a load balancer in
+ * front of a server that is away. Only a long series means a wrong key. */
 static void note_broken(pl_socket *socket)
 {
     int64_t now = pl_now_ms();
-    if (socket->n_broken == 0 || now - socket->broken_ms > BROKEN_MS) {
+    if (socket->n_broken == 0 || now - socket->last_broken_ms > PAUSE_MS) {
         socket->n_broken = 0;
         socket->broken_ms = now;
     }
-    if (++socket->n_broken >= BROKEN_MAX && socket->is_secure)
+    socket->n_broken++;
+    socket->last_broken_ms = now;
+    if (now - socket->broken_ms >= BROKEN_MS && socket->is_secure)
         socket->seen = WIRE_BROKEN;
 }
 

@@ -363,8 +363,9 @@ static const pl_key keys[] = {
           "memory of each worker for modules and optimizer states that its next tasks "
           "may need"),
     WHOLE("workers.ttl_ms", ttl_ms, "2000", 500, 3600000, "ms", LOCAL,
-          "a lease that was not renewed for this long, or for a 20th of a task's usual "
-          "time if that is longer, ends, and another worker gets the task"),
+          "a lease that was not renewed for this long (a new one: 5 s), or for a 20th "
+          "of a task's usual time if that is longer, ends, and another worker gets the "
+          "task"),
     WHOLE("workers.patience_s", patience_s, "60", 3, 86400, "s", LOCAL,
           "how long a worker waits for a hub; one that joined waits for a day"),
 

@@ -466,6 +466,9 @@ static pl_status on_hello(home *h, const pl_peer *peer, pl_message *m, pl_messag
                                       "hub's; start the hub with its own key");
     if (is_hub && !q.secret)
         return pl_fail(PL_ERR_PROTO, "the HELLO of a hub has no secret for leases");
+    if (q.homes > PL_HOMES_MAX)
+        return pl_fail(PL_ERR_PROTO, "a hub has %llu homes; the limit is %d",
+                       (unsigned long long)q.homes, PL_HOMES_MAX);
     const bool is_old = is_hub && h->n_secrets == 2 &&
                         memcmp(h->secrets[1].bytes, q.secret, PL_HASH_BYTES) == 0;
     /* Two hubs must not have the same epoch, even if the first home has an older copy
@@ -481,6 +484,8 @@ static pl_status on_hello(home *h, const pl_peer *peer, pl_message *m, pl_messag
         /* a hub that has just started has no epoch yet */
         const bool is_new = home_take_secret(h, q.secret, q.ttl_ms) && epoch == 0;
         h->hub_epoch = epoch > h->hub_epoch ? epoch : h->hub_epoch + is_new;
+        h->number = q.home;
+        h->n_homes = q.homes;
         snprintf(text, sizeof text, "%llu", (unsigned long long)h->hub_epoch);
         PL_CHECK(home_write(h));
         PL_CHECK(pl_txn_put_ref(h->txn, "sys/hub-epoch", text));
@@ -688,7 +693,11 @@ static pl_status serve_home(home *h)
          * messages arrive without a pause, some versions are nevertheless compressed
          * every ENOUGH_MS. */
         enum { QUIET_MS = 20, ENOUGH_MS = 5000 };
-        int wait_ms = holds ? HOLD_TICK_MS : !untidy ? TICK_MS : quiet ? 0 : QUIET_MS;
+        int wait_ms = h->unmerged && !home_is_still(h) ? 0
+                      : holds                          ? HOLD_TICK_MS
+                      : !untidy                        ? TICK_MS
+                      : quiet                          ? 0
+                                                       : QUIET_MS;
         pl_wire_poll(&h->socket, 1, NULL, 0, wait_ms, &ready);
         while (home_next_waiting(h, &peer, &waited)) {
             status = home_take(h, &peer, &waited);
@@ -721,7 +730,7 @@ static pl_status serve_home(home *h)
             PL_TRY(home_merge_ready(h));
         }
         untidy = true;
-        quiet = !ready;
+        quiet = !ready && !h->unmerged;
         if ((quiet || pl_now_ms() - tidied > ENOUGH_MS) && !home_is_still(h)) {
             /* Compresses at most TIDY_BYTES at a time, so that a message waits no
              * longer than for a commit. If the disk is full or an old version is
@@ -736,6 +745,8 @@ static pl_status serve_home(home *h)
             tidied = pl_now_ms();
         }
     }
+    while (h->unmerged && !home_is_still(h))
+        PL_TRY(home_merge_ready(h));
 done:
     pl_message_destroy(&m);
     return status;

@@ -143,6 +143,7 @@ typedef struct home {
     int n_arms;
     home_whole *whole;
     size_t n_whole;
+    bool unmerged;   /* whether the last turn had no time for all complete rounds */
     staging uploads; /* uploaded blobs that no record names yet */
     home_room room;  /* uploads that wait for room */
     /* the transaction of the current group; NULL while there is nothing to write */
@@ -154,9 +155,10 @@ typedef struct home {
     size_t n_answers, cap_answers;
     /* the peer that last asked for the state (GET_STATE); hub.len 0: none */
     pl_peer hub;
-    pl_buf state;           /* the snapshot that the hub reads in pieces */
-    uint64_t hub_epoch;     /* the highest that it gave to a hub, or heard from one */
-    int64_t keys_changed_s; /* newest change of the list of keys, of HOME_KEYS_REF */
+    pl_buf state;             /* the snapshot that the hub reads in pieces */
+    uint64_t hub_epoch;       /* the highest that it gave to a hub, or heard from one */
+    uint64_t number, n_homes; /* this home's number; of homes; 0: no hub has said it */
+    int64_t keys_changed_s;   /* newest change of the list of keys, of HOME_KEYS_REF */
     home_counts counts;
     home_audit *audits; /* audits that are not closed */
     pl_draw draw;       /* draws the tasks that are audited */
@@ -275,6 +277,9 @@ typedef struct home_lease {
     bool is_ended; /* whether the hub no longer counts the lease as valid */
 } home_lease;
 #define PL_LEASE_ENDED "this lease has ended: the task was given to another worker"
+/* ERR_NOT_FOUND: the module or path belongs to another home. Every home has all arms
+ * and fences, so a lease alone does not show where its results belong. */
+pl_status home_check_here(const home *h, const char *name);
 /* Takes the secret of a hub, and keeps that of the hub before for ttl_ms. Returns false
  * if the home had this secret already. */
 bool home_take_secret(home *h, const uint8_t *secret, uint64_t ttl_ms);
@@ -375,4 +380,5 @@ void home_forget_audits(home *h);
 /* Call this function when an update of the round has arrived. If the round may now be
  * complete, the module is noted for home_merge_ready. */
 void home_note_round(home *h, const home_arm *arm, home_module *m, int64_t round);
-pl_status home_merge_ready(home *h); /* merges all complete rounds */
+/* Merges complete rounds for about a second. Sets h->unmerged if some are left. */
+pl_status home_merge_ready(home *h);

@@ -31,6 +31,15 @@ bool home_is_valid(const home_path *path, uint64_t token)
     return token != 0 && (token == path->valid[0] || token == path->valid[1]);
 }
 
+pl_status home_check_here(const home *h, const char *name)
+{
+    const int at = h->n_homes > 1 ? pl_home_of(name, (int)h->n_homes) : 0;
+    if (h->n_homes <= 1 || at == (int)h->number)
+        return PL_OK;
+    return pl_fail(PL_ERR_NOT_FOUND, "%s belongs to home %d, and this is home %llu",
+                   name, at, (unsigned long long)h->number);
+}
+
 pl_status home_open_seal(const home *h, int n_secrets, pl_bytes sealed, home_lease *out)
 {
     pl_status status = PL_ERR_STALE;

@@ -111,6 +111,7 @@ pl_status home_meet(home *h, const pl_peer *peer, pl_message *m, pl_message *ans
     home_lease under;
     PL_CHECK(PL_HEAR(m, meet, &wish));
     PL_CHECK(read_question(h, &wish, &q));
+    PL_CHECK(home_check_here(h, q.module->name));
     /* A worker may decide a meeting only if it has the lease of the phase that begins
      * with the meeting. It may decide to split only if the hub granted this lease after
      * the deadline. */

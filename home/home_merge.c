@@ -5,8 +5,9 @@
 
 #include <math.h>
 
-/* merges share a commit until the parameters of their versions have this many bytes */
-enum { TOGETHER_BYTES = 1 << 20 };
+/* TOGETHER_BYTES: merges share a commit until the parameters of their versions have
+ * this many bytes. TURN_S: after this time home_merge_ready begins no further merge. */
+enum { TOGETHER_BYTES = 1 << 20, TURN_S = 1 };
 
 typedef struct merge {
     home *h;
@@ -242,6 +243,7 @@ static pl_status merge_module(home *h, home_arm *arm, int index)
     const int64_t number = (int64_t)m->version;
     merge g = {.h = h, .arm = arm, .module = m, .index = index, .of = of};
     g.contributions = pl_alloc((size_t)of->n_contributors * sizeof *g.contributions);
+    PL_TRY(pl_failpoint("home.outer.before"));
     PL_TRY(pl_store_each_pending(h->store, m->name, collect_contribution, &g));
     if (g.n != *home_count(m, number))
         PL_TRY(pl_fail(PL_ERR_INTERNAL, "%s has %d contributions instead of %d",
@@ -341,22 +343,35 @@ void home_note_round(home *h, const home_arm *arm, home_module *m, int64_t round
     m->noted = true;
 }
 
+/* Whether the module's next round must wait for the next turn. Where the home numbers
+ * rounds as updates arrive, holders do not wait for versions: each may send one update
+ * per turn, so half of the window must be free by then. */
+static bool must_wait(home *h, const home_module *m, double start)
+{
+    const bool is_behind =
+        m->of->by_arrival && *home_count(m, (int64_t)m->version + m->of->window / 2);
+    h->unmerged = h->unmerged || (pl_now() - start > TURN_S && !is_behind);
+    return h->unmerged && !is_behind;
+}
+
 /* Versions of small modules share a commit: if only one path has a module, each update
  * completes a round, and one commit per round would take longer than the merge. Several
  * rounds of a module may be complete. Each starts from the version of the previous
  * round, so that version must be committed before the next round is merged. A module
  * whose round has reached its quorum, but still waits for more updates, stays in
- * h->whole, the list of modules whose round may be ready. */
+ * h->whole, the list of modules whose round may be ready. So do modules for which this
+ * turn has no time: the hub and the workers wait for answers meanwhile. */
 pl_status home_merge_ready(home *h)
 {
     /* unsaved: bytes of parameters that are not committed yet; n_left: number of
      * modules that stay in the list */
     size_t unsaved = 0, n_left = 0;
     double start = pl_now();
+    h->unmerged = false;
     for (size_t i = 0; i < h->n_whole; i++) {
         home_arm *arm = &h->arms[h->whole[i].arm];
         home_module *module = &arm->modules[h->whole[i].module];
-        while (is_ready(h, arm, module)) {
+        while (is_ready(h, arm, module) && !must_wait(h, module, start)) {
             PL_CHECK(merge_module(h, arm, h->whole[i].module));
             unsaved += module->n_params * sizeof(float);
             if (unsaved < TOGETHER_BYTES && !is_ready(h, arm, module))

@@ -344,6 +344,7 @@ pl_status home_submit(home *h, const pl_peer *peer, pl_message *m)
     place p = {0};
     char reason[256];
     PL_TRY(pl_submission_read(m, &s));
+    PL_TRY(home_check_here(h, s.module));
     PL_TRY(home_find_module(h, s.module, &p.arm, &p.index));
     home_module *module = p.module = &p.arm->modules[p.index];
     receipts = pl_alloc((size_t)s.n * sizeof *receipts);
@@ -502,6 +503,7 @@ pl_status home_submit_path(home *h, const pl_peer *peer, pl_message *m)
     home_lease under;
     pl_hash seal;
     PL_CHECK(PL_HEAR(m, submit_path, &said));
+    PL_CHECK(home_check_here(h, said.name));
     pl_path_state state = {
         .phase = said.phase, .work = said.work, .moments = said.blob};
     pl_copy_text(state.name, sizeof state.name, said.name);

@@ -202,7 +202,7 @@ pl_status home_put_blob(home *h, const pl_peer *peer, pl_message *m, pl_message 
     staging_piece piece;
     home_lease under = {.is_ended = false};
     uint64_t there = 0;
-    uint64_t direct = 0;
+    uint64_t direct = 0, n_values;
     PL_CHECK(staging_read(m, &piece));
     if (peer->role == PL_AS_WORKER || piece.lease.at) {
         PL_CHECK(home_open_lease(h, peer, piece.lease, &under));
@@ -212,9 +212,13 @@ pl_status home_put_blob(home *h, const pl_peer *peer, pl_message *m, pl_message 
         h->uploads.share = home_upload_share(&under);
         if (!own)
             h->uploads.holder = under.lease.key;
-    } else if (peer->role == PL_AS_RELAY && !peer->own) {
-        h->uploads.holder = peer->key; /* of a sum, which no lease limits */
     }
+    /* A relay sends sums, which no lease limits, and updates, for which the states of
+     * the same key wait here: neither counts to the key of a lease. */
+    if (peer->role == PL_AS_RELAY &&
+        (!piece.lease.at ||
+         pl_codec_claims_homomorphic(piece.head.at, piece.head.len, &n_values)))
+        h->uploads.holder = peer->own ? (pl_pubkey){{0}} : peer->key;
     if (pl_store_has_blob(h->store, &piece.hash))
         there = piece.total;
     else if (under.is_ended)
@@ -246,8 +250,8 @@ pl_status home_adopt_blob(home *h, const pl_hash *hash)
     PL_TRY(home_lend_blob(h, hash, "a blob", &bytes, &owned));
     PL_TRY(pl_txn_put_blob(h->txn, bytes.at, bytes.len, &stored));
     const bool uploaded = !owned;
-    if (uploaded)
-        staging_drop(&h->uploads, hash);
+    if (uploaded) /* the upload may belong to the job */
+        staging_remove(&h->uploads, staging_find(&h->uploads, hash));
     /* pl_txn_put_blob computes the hash of an upload for the first time. If it differs
      * from the hash that the sender gave, no record names the bytes, so the commit
      * drops them. */

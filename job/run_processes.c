@@ -457,7 +457,10 @@ void run_stop(pl_run *r, pl_status how)
             say("note     the %s may still run: %s", i < 0 ? "hub" : "home",
                 pl_last_error());
     pl_launcher_stop(r->launcher, "hub", 60000);
-    pl_launcher_stop(r->launcher, "home", 30000);
+    /* After a job that succeeded, a home may still merge the last rounds. */
+    if (how == PL_OK && pl_launcher_end(r->launcher, "home", SAY_MS) > 0)
+        say("wait     for the homes, which make the last versions");
+    pl_launcher_stop(r->launcher, "home", how == PL_OK ? DRAIN_MS : 30000);
     pl_client_destroy(&r->client);
     pl_wire_close(&r->hub);
     pl_launcher_destroy(&r->launcher);

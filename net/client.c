@@ -95,6 +95,7 @@ void client_retry_answered(client_retry *r)
 {
     r->answered_ms = r->heard_ms = pl_now_ms();
     r->is_repeated = false;
+    r->silence_ms = SILENCE_MS;
 }
 
 bool client_retry_due(client_retry *r, pl_socket *socket)
@@ -111,9 +112,10 @@ bool client_retry_due(client_retry *r, pl_socket *socket)
     int64_t since = r->sent_ms > r->heard_ms ? r->sent_ms : r->heard_ms;
     r->line = line;
     /* without a connection a repetition would only wait beside the first message */
-    bool silent = line.is_connected && now - since > SILENCE_MS;
+    bool silent = line.is_connected && now - since > r->silence_ms;
     if (now < r->again_ms && !anew && !silent)
         return false;
+    r->is_silent = now < r->again_ms && !anew;
     r->is_repeated = r->is_repeated || silent;
     r->sent_ms = now;
     r->again_ms = INT64_MAX;

@@ -5,7 +5,9 @@
  *
  * A home handles the messages of one connection in order, so as long as the connection
  * lives, each answer comes, however late. Therefore a piece is requested or sent again
- * only if its connection broke, or if the connection was silent for SILENCE_MS. */
+ * only if its connection broke, or if the connection was silent for SILENCE_MS. After
+ * silence a download requests only its oldest piece again. If that answer comes before
+ * the first one, the questions were lost, and all others are asked again. */
 #include "net/client_internal.h"
 
 /* an upload that waits for room shows at least this often that it still waits */
@@ -17,6 +19,8 @@ typedef struct piece {
     uint64_t turn;    /* number of the sending; it rises with each piece that is sent */
     uint64_t counted; /* flow.counted when the piece was sent */
     double sent;      /* time of sending, in seconds */
+    /* of the repetition after silence; equal to request and turn if there is none */
+    uint64_t again, again_turn;
 } piece;
 
 /* What the blobs have in common that are under way together on one connection. */
@@ -51,6 +55,8 @@ static void mark_sent(flow *f, piece *p)
     p->turn = ++f->all->turn;
     p->counted = f->all->counted;
     p->sent = pl_now();
+    p->again = p->request;
+    p->again_turn = p->turn;
     f->retry.sent_ms = pl_now_ms();
 }
 
@@ -77,7 +83,8 @@ static piece *add_piece(flow *f, uint64_t offset, size_t len)
 static piece *find_piece(flow *f, uint64_t request)
 {
     for (size_t i = 0; i < f->n_pieces; i++)
-        if (f->pieces[i].request == request && f->pieces[i].len > 0)
+        if ((f->pieces[i].request == request || f->pieces[i].again == request) &&
+            f->pieces[i].len > 0)
             return &f->pieces[i];
     return NULL;
 }
@@ -130,18 +137,32 @@ static uint64_t there(const download *d)
     return d->known && at > d->total ? d->total : at;
 }
 
-static pl_status ask_piece(download *d, piece *p)
+static pl_status send_get(download *d, const piece *p, uint64_t request)
 {
-    pl_message q = {0};
-    q.request = p->request;
+    pl_message q = {.request = request};
     PL_SAY(&q, GET_BLOB, get_blob, .blob = d->want->blob, .total = p->len,
            .offset = p->offset);
-    mark_sent(&d->flow, p);
     pl_status status = pl_wire_send(socket_of_flow(&d->flow), &q);
     pl_message_destroy(&q);
     if (status == PL_ERR_NET) /* all pieces are requested again later */
         client_retry_later(&d->flow.retry, SLICE_MS);
     return status == PL_ERR_NET ? PL_OK : status;
+}
+
+static pl_status ask_piece(download *d, piece *p)
+{
+    mark_sent(&d->flow, p);
+    return send_get(d, p, p->request);
+}
+
+/* Requests the oldest piece once more, beside the first question. */
+static pl_status ask_oldest(download *d)
+{
+    piece *p = d->flow.pieces;
+    p->again = pl_wire_next_request();
+    p->again_turn = ++d->flow.all->turn;
+    line_of_flow(&d->flow)->link.repeated_bytes += p->len;
+    return send_get(d, p, p->again);
 }
 
 static pl_status ask_again(download *d, uint64_t turn)
@@ -214,7 +235,7 @@ static pl_status take_blob_answer(download *all, size_t n, pl_message *a)
             client_retry_later(&all[i].flow.retry, BOUNCE_MS);
             return PL_OK;
         }
-        const uint64_t turn = p->turn;
+        const uint64_t turn = a->request == p->request ? p->turn : p->again_turn;
         PL_CHECK(take_piece(&all[i], p, a));
         /* answers come in order, so earlier questions without an answer were lost */
         for (size_t k = 0; k < n; k++)
@@ -229,18 +250,28 @@ static pl_status take_blob_answer(download *all, size_t n, pl_message *a)
 static pl_status run_downloads(download *all, size_t n, pl_message *a)
 {
     for (bool open = true; open;) {
+        bool is_asked = false; /* whether a blob before this one has pieces under way */
         open = false;
         for (size_t i = 0; i < n; i++) {
-            flow *f = &all[i].flow;
-            if (has_come(&all[i]))
+            download *d = &all[i];
+            flow *f = &d->flow;
+            if (has_come(d))
                 continue;
             open = true;
-            if (client_retry_due(&f->retry, socket_of_flow(f)))
-                PL_CHECK(ask_again(&all[i], UINT64_MAX));
+            if (client_retry_due(&f->retry, socket_of_flow(f))) {
+                const int twice_ms = 2 * f->retry.silence_ms;
+                if (!f->retry.is_silent)
+                    PL_CHECK(ask_again(d, UINT64_MAX));
+                else if (!is_asked && f->n_pieces > 0) /* its answer tells of all */
+                    PL_CHECK(ask_oldest(d));
+                if (f->retry.is_silent)
+                    f->retry.silence_ms =
+                        twice_ms < SILENCE_MAX_MS ? twice_ms : SILENCE_MAX_MS;
+            }
+            is_asked = is_asked || f->n_pieces > 0;
             /* Requests pieces until the window is full. Until the size of the blob is
              * known, only the expected bytes are requested, or else at most two pieces;
              * a home answers without bytes beyond the end. */
-            download *d = &all[i];
             const bool told = d->known || d->want->expected > 0;
             const uint64_t end = d->known ? d->total
                                  : d->want->expected > 0

@@ -3,8 +3,9 @@
 #include "net/client.h"
 #include "net/submission.h"
 
-/* SILENCE_MS: without any byte for this time, open questions are asked again */
-enum { SLICE_MS = 100, SILENCE_MS = 10000 };
+/* SILENCE_MS: without any byte for this time, open questions are asked again; downloads
+ * double it each time, up to SILENCE_MAX_MS */
+enum { SLICE_MS = 100, SILENCE_MS = 10000, SILENCE_MAX_MS = 60000 };
 
 /* Determines when messages are sent again: a question, all questions of a task, or the
  * pieces of a blob. As long as a connection lives, the other process gets each message
@@ -18,6 +19,8 @@ typedef struct client_retry {
     /* The messages were sent again after silence. The other machine confirms them even
      * if the process there hangs, so this is no sign of life. */
     bool is_repeated;
+    bool is_silent;    /* only silence was the reason to send them the last time */
+    int silence_ms;    /* they are sent again after this time without any byte */
     pl_wire_line line; /* state of the connection when it was last looked at */
 } client_retry;
 

@@ -2,7 +2,7 @@
  * before the first one is answered. */
 #include "net/client_internal.h"
 
-enum { SLOW_MS = 300 };
+enum { SLOW_MS = 300, HELD_MS = 2000 };
 
 /* Sends the unanswered questions in order: a home gets the path's state last. */
 static pl_status send_open(pl_client *c, client_asked *all, int n,
@@ -71,7 +71,11 @@ pl_status client_ask_all(pl_client *c, client_asked *all, int n)
             continue; /* the question was answered before */
         client_retry *retry = &retries[all[i].home];
         if (must_wait(&all[i].question, &a)) {
-            client_retry_later(retry, BOUNCE_MS);
+            /* a relay holds what had to be asked again, and sends bytes meanwhile */
+            const bool is_held =
+                retry->is_repeated && client_as_status(&a) == PL_ERR_BUSY;
+            c->lines[all[i].home].link.n_full += is_held;
+            client_retry_later(retry, is_held ? HELD_MS : BOUNCE_MS);
             continue;
         }
         if (c->lease.len > 0 && a.type != PL_MSG_ERR &&
@@ -182,8 +186,12 @@ pl_status pl_client_submit_task(pl_client *c, pl_submission *s, int n,
                  "refused");
     for (int i = 0; i < n; i++)
         pl_blob_hash(s[i].data, s[i].bytes, &s[i].contribution.update);
-    for (int home = 0; home < c->n_homes; home++)
+    for (int home = 0; home < c->n_homes; home++) {
+        /* a home drops uploads about which nobody asks while the next home gets its */
+        if (home > 0 && pl_now_ms() - start > SLOW_MS)
+            PL_TRY(client_ask_all(c, all, n));
         PL_TRY(stage_updates(c, home, s, n, all));
+    }
     const pl_status ends = pl_failpoint("worker.path.before");
     /* if uploading was slow, the updates are submitted before the state is uploaded */
     if ((bytes > 0 && pl_now_ms() - start > SLOW_MS) || ends != PL_OK)

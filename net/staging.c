@@ -337,7 +337,7 @@ void staging_remove(staging *s, staging_blob *b)
 
 void staging_drop(staging *s, const pl_hash *hash)
 {
-    staging_blob *b = find_upload(s, hash);
+    staging_blob *b = find_of(s, s->owner, hash);
     if (b)
         staging_remove(s, b);
 }

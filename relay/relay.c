@@ -3,7 +3,14 @@
 #include "codec/codec.h"
 #include "relay/relay_internal.h"
 
-enum { TURN_MAX = 128, TICK_MS = 500, FORGET_MS = 60000 };
+enum {
+    TURN_MAX = 128,
+    TICK_MS = 500,
+    FORGET_MS = 60000,
+    PAUSE_MS = 1500, /* an asker is told at most this often that its update waits */
+    WAITING_MAX = 4, /* SUBMIT_PATHs of one connection that wait; a worker sends one */
+    OPEN_MAX = 1000  /* open questions of a key that is not the job's own */
+};
 
 typedef struct relay {
     const pl_relay_options *options;
@@ -11,8 +18,10 @@ typedef struct relay {
     staging uploads;
     relay_question *questions; /* open questions, the oldest first */
     size_t n_questions, cap_questions;
-    uint64_t n_connects; /* of the connection to the home */
-    pl_absence away;     /* the home */
+    uint64_t n_connects;    /* of the connection to the home */
+    pl_absence away;        /* the home */
+    uint64_t arrived_bytes; /* on that connection, and when the last ones came */
+    int64_t heard_ms;
     relay_groups groups;
     relay_uplink *up;
     pl_relay_report *report;
@@ -45,6 +54,7 @@ static relay_question *new_question(relay *r, relay_state state, const pl_peer *
                           .state = state,
                           .peer = *peer,
                           .request = request,
+                          .moved = atomic_load(&r->up->moved),
                           .asked_ms = pl_now_ms()};
     return q;
 }
@@ -87,6 +97,41 @@ static pl_status answer_error(relay *r, const pl_peer *peer, uint64_t request,
     return status;
 }
 
+/* Answers a held or waiting question that is asked again. The asker must see that its
+ * update is on its way, or it would give up. While nothing moves it gets no answer. */
+static pl_status answer_held(relay *r, relay_question *q)
+{
+    const uint64_t moved = atomic_load(&r->up->moved);
+    const bool is_soon = pl_now_ms() - q->asked_ms < PAUSE_MS;
+    q->asked_ms = pl_now_ms();
+    if (is_soon || (moved == q->moved && !r->groups.first))
+        return PL_OK;
+    q->moved = moved;
+    return answer_error(r, &q->peer, q->request, PL_ERR_BUSY,
+                        "the update waits for others in a relay, or the relay sends "
+                        "it; the answer follows");
+}
+
+/* What the open questions of a key take up. */
+typedef struct load {
+    int n, n_waiting; /* n_waiting: SUBMIT_PATHs that wait, of this connection */
+    uint64_t bytes;
+} load;
+
+static load load_of(const relay *r, const pl_peer *peer)
+{
+    load l = {0};
+    for (size_t i = 0; i < r->n_questions; i++) {
+        const relay_question *q = &r->questions[i];
+        if (!pl_pubkey_equal(&q->peer.key, &peer->key))
+            continue;
+        l.n++;
+        l.n_waiting += q->state == RELAY_WAITING && same_peer(&q->peer, peer);
+        l.bytes += q->bytes;
+    }
+    return l;
+}
+
 /* Lets the next calls use the uploads of this peer, so that no key can fill the memory,
  * or damage the uploads of another. Those of the job's own workers belong to leases,
  * which nobody checks here. */
@@ -106,23 +151,21 @@ static void own_uploads(relay *r, const pl_peer *peer, pl_bytes lease)
 /* Keeps the pieces of an update that can be added to others, and forwards all other
  * pieces. The first bytes, which a question for room has, show whether the blob is a
  * homomorphic update. An update is not kept if it claims more values than fit into the
- * relay's memory limit, or if the peer's key has used up its part of it. */
-static pl_status on_put_blob(relay *r, const pl_peer *peer, pl_message *m)
+ * relay's memory limit, or if the peer's key has used up its part of it, to which
+ * kept_bytes of its open questions count. */
+static pl_status on_put_blob(relay *r, const pl_peer *peer, uint64_t kept_bytes,
+                             pl_message *m)
 {
     staging_piece p;
-    uint64_t there = 0, n = 0, held = 0;
+    uint64_t there = 0, n = 0;
     const bool good = staging_read(m, &p) == PL_OK;
     own_uploads(r, peer, good ? p.lease : (pl_bytes){0});
-    /* the bytes of the key's updates that wait in groups */
-    for (size_t i = 0; i < r->n_questions; i++)
-        if (pl_pubkey_equal(&r->questions[i].peer.key, &peer->key))
-            held += r->questions[i].bytes;
     const void *head = !good ? NULL : p.len > 0 ? p.data : p.head.at;
     const bool is_kept =
         good &&
         (staging_has(&r->uploads, &p.hash) ||
          (p.offset == 0 && p.total <= r->uploads.limit &&
-          !staging_holder_is_full(&r->uploads, p.total + held) &&
+          !staging_holder_is_full(&r->uploads, p.total + kept_bytes) &&
           pl_codec_claims_homomorphic(head, p.len > 0 ? p.len : p.head.len, &n) &&
           n <= r->uploads.limit / sizeof(float)));
     pl_status status = PL_ERR_PROTO; /* also if the relay takes no more of this key */
@@ -163,7 +206,7 @@ static pl_status on_submit(relay *r, const pl_peer *peer, pl_message *m)
         if (again->state == RELAY_HELD && pl_hash_equal(&again->content, &content)) {
             again->peer = *peer;
             again->request = m->request;
-            return PL_OK;
+            return answer_held(r, again);
         }
     }
     relay_part *part = pl_alloc(sizeof *part);
@@ -181,7 +224,7 @@ static pl_status on_submit(relay *r, const pl_peer *peer, pl_message *m)
         part->receipts = pl_alloc((size_t)part->submit.n * sizeof *part->receipts);
         relay_question *q = new_question(r, RELAY_HELD, peer, m->request);
         q->content = content;
-        q->bytes = part->blob->bytes;
+        q->bytes = part->blob->bytes + m->body.len;
         part->question = q->id;
         relay_groups_add(&r->groups, part);
         return PL_OK;
@@ -213,17 +256,33 @@ static pl_status on_question(relay *r, const pl_peer *peer, pl_message *m)
         relay_question *again = &r->questions[i];
         if (again->request != m->request || !same_peer(&again->peer, peer))
             continue;
+        if (again->state != RELAY_PASSED)
+            return answer_held(r, again);
         again->asked_ms = pl_now_ms();
-        return again->state == RELAY_PASSED ? forward_question(r, again->id, m) : PL_OK;
+        return forward_question(r, again->id, m);
     }
+    /* every message searches the list; clients ask again after ERR_NET */
+    const load l = load_of(r, peer);
+    if (!peer->own && l.n >= OPEN_MAX)
+        return answer_error(r, peer, m->request, PL_ERR_NET,
+                            "the processes with this key have too many open questions "
+                            "at the relay; ask again later");
     if (m->type == PL_MSG_PUT_BLOB)
-        return on_put_blob(r, peer, m);
+        return on_put_blob(r, peer, l.bytes, m);
     if (m->type == PL_MSG_SUBMIT)
         return on_submit(r, peer, m);
     if (m->type != PL_MSG_SUBMIT_PATH || !has_held(r, peer))
         return pass_question(r, peer, m);
     /* the end of a task: a path's state is forwarded after its updates */
+    own_uploads(r, peer, (pl_bytes){0});
+    if (l.n_waiting >= WAITING_MAX ||
+        staging_holder_is_full(&r->uploads, l.bytes + m->body.cap))
+        return answer_error(r, peer, m->request, PL_ERR_BUSY,
+                            "the relay keeps no more messages of this sender until its "
+                            "updates are at the home; ask again later");
+    pl_buf_destroy(&m->data); /* perhaps large, from an earlier message */
     relay_question *q = new_question(r, RELAY_WAITING, peer, m->request);
+    q->bytes = m->body.cap;
     q->kept = *m;
     pl_message_init(m, 0); /* the kept question now owns the message's buffers */
     return PL_OK;
@@ -272,6 +331,7 @@ static pl_status take_lifted(relay *r)
         if (q->state != RELAY_WAITING || has_held(r, &q->peer))
             continue;
         q->state = RELAY_PASSED;
+        q->bytes = 0;
         q->asked_ms = pl_now_ms();
         PL_CHECK(forward_question(r, q->id, &q->kept));
         pl_message_destroy(&q->kept);
@@ -279,13 +339,16 @@ static pl_status take_lifted(relay *r)
     return PL_OK;
 }
 
-/* Lets the peers ask again whose questions were forwarded before `before_ms`: these
- * questions or their answers were lost, or the home does not answer. */
-static pl_status return_questions(relay *r, int64_t before_ms)
+/* Lets the peers ask again whose questions were forwarded long before `now_ms`: these
+ * questions or their answers were lost, or the home does not answer. While bytes arrive
+ * from the home, an answer may be behind others on a slow link. */
+static pl_status return_questions(relay *r, int64_t now_ms)
 {
+    const bool hears = now_ms - r->heard_ms <= FORGET_MS;
     for (size_t i = r->n_questions; i-- > 0;) {
         relay_question *q = &r->questions[i];
-        if (q->state != RELAY_PASSED || q->asked_ms >= before_ms)
+        const int64_t most_ms = hears && !q->asks_room ? 10 * FORGET_MS : FORGET_MS;
+        if (q->state != RELAY_PASSED || now_ms - q->asked_ms <= most_ms)
             continue;
         PL_CHECK(answer_error(r, &q->peer, q->request, PL_ERR_NET,
                               "the relay lost this question on the way to the home; "
@@ -338,6 +401,9 @@ static pl_status serve_relay(relay *r)
         pl_wire_line_now(r->back, &line);
         const bool anew = line.n_connects > 1 && line.n_connects != r->n_connects;
         r->n_connects = line.n_connects;
+        if (line.arrived_bytes != r->arrived_bytes)
+            r->heard_ms = pl_now_ms();
+        r->arrived_bytes = line.arrived_bytes;
         if (anew)
             PL_TRY(return_questions(r, INT64_MAX));
         PL_TRY(take_lifted(r));
@@ -351,7 +417,7 @@ static pl_status serve_relay(relay *r)
             pl_actor_push(r->up->actor, g);
         if (pl_now_ms() - swept > 10000) {
             staging_expire(&r->uploads, false);
-            PL_TRY(return_questions(r, pl_now_ms() - FORGET_MS));
+            PL_TRY(return_questions(r, pl_now_ms()));
             swept = pl_now_ms();
         }
     }

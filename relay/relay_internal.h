@@ -21,7 +21,9 @@ typedef struct relay_question {
     /* hash of a held SUBMIT, by which the relay finds the question if the same SUBMIT
      * comes again, perhaps over another connection */
     pl_hash content;
-    uint64_t bytes; /* of a held SUBMIT's update */
+    /* of a held SUBMIT and its update, or of a waiting SUBMIT_PATH */
+    uint64_t bytes;
+    uint64_t moved; /* relay_uplink.moved when the peer was last told to wait */
     /* whether the question asks for room; it may get ERR_BUSY before its answer */
     bool asks_room;
     pl_message kept;  /* the message of a waiting SUBMIT_PATH */
@@ -72,6 +74,8 @@ typedef struct relay_uplink {
     pl_client *home;
     pl_actor *actor;
     atomic_int stopping;
+    /* bytes that it has sent, and answers that say to wait: the home is there */
+    _Atomic uint64_t moved;
 } relay_uplink;
 pl_status relay_uplink_create(const pl_relay_options *options, relay_uplink **out);
 /* Ends the uplink's thread. Then every group that was pushed can be taken. */

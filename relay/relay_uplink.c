@@ -57,6 +57,9 @@ static int joined_order(const void *a, const void *b)
 }
 
 /* ---- sending sums and updates ---- */
+/* A single update is uploaded under its lease, so that the home checks the lease before
+ * it keeps bytes. A sum has several leases. The relay has no task key: it cannot check
+ * the home's answers, and those to an upload and a SUBMIT have no proof. */
 static pl_status send_update(relay_uplink *u, const pl_submit_message *s,
                              const pl_codec_message *update, pl_submit_result *result,
                              char text[256], pl_hash *receipts)
@@ -64,6 +67,9 @@ static pl_status send_update(relay_uplink *u, const pl_submit_message *s,
     if (atomic_load(&u->stopping))
         return pl_fail(PL_ERR_CANCELLED,
                        "the relay is stopping; send the update again");
+    pl_sealed_lease lease = {.len = s->n == 1 ? s->proofs->len : 0};
+    memcpy(lease.bytes, s->proofs->lease, lease.len);
+    pl_client_act_under(u->home, &lease);
     return pl_client_submit_as(u->home, s, update->data, update->bytes, result, text,
                                receipts);
 }
@@ -150,6 +156,9 @@ static void lift(void *self, void *job)
 static pl_status on_uplink_wait(void *context)
 {
     relay_uplink *u = context;
+    pl_link l;
+    pl_client_link(u->home, &l);
+    atomic_store(&u->moved, l.up_bytes + l.n_full);
     return atomic_load(&u->stopping)
                ? pl_fail(PL_ERR_CANCELLED,
                          "the relay is stopping; send the update again")

@@ -154,9 +154,8 @@ static pl_status serve_worker(hub *h, int worker, int64_t now_ms, bool *search)
 {
     hub_worker *w = &h->workers[worker];
     plan_task task;
-    /* workers on trial with the same key have at most one lease together */
     const bool may_take = (h->n_audits > 0 || *search || w->held_token != 0) &&
-                          !(hub_is_on_trial(h, w) && hub_n_held(h, w, HELD_BY_KEY) > 0);
+                          hub_may_take(h, w);
     hub_audit *audit =
         may_take && h->n_audits > 0 ? hub_find_audit(h, worker, now_ms) : NULL;
     if (audit) {

@@ -139,7 +139,8 @@ void hub_await_judge(hub *h, hub_audit *a, int64_t now_ms)
 void hub_grant_audit(hub *h, hub_audit *a, int worker, int64_t now_ms)
 {
     plan *p = &h->tasks;
-    const int ttl_ms = hub_ttl_ms(h, &p->arms[a->task.arm], 0);
+    const int usual_ms = hub_ttl_ms(h, &p->arms[a->task.arm], 0),
+              ttl_ms = usual_ms > PLAN_FIRST_MS ? usual_ms : PLAN_FIRST_MS;
     a->lease = (plan_lease){.active = true,
                             .token = plan_next_token(p, NULL),
                             .phase = a->row.phase,

@@ -137,17 +137,20 @@ static void find_slow_leases(hub *h, int64_t now_ms)
         const plan_lease *l = &path->lease;
         if (!may_get_backup(h, arm, path, now_ms))
             continue;
+        const bool late = hub_is_late(arm, path, l, path->phase, now_ms),
+                   both = pl_phase_repeats(&arm->arm.outer);
         /* Nothing tells when such a lease will end. The first lease of a job is backed
          * up at once; if there are several, their reports will soon tell which of them
          * is slow. */
         const bool may_last_for_ever =
-            is_said(path) || hub_is_late(arm, path, l, path->phase, now_ms) ||
+            is_said(path) || late ||
             (hub_is_on_trial(h, &h->workers[l->worker]) && arm->typical_s <= 0 &&
              (arm->n_leased == 1 || now_ms - l->granted_ms > SILENT_MS));
         double n_tasks;
         const double held_s = hub_held_s(arm, path, l, path->phase, now_ms, &n_tasks);
-        const double left_s = !pl_phase_repeats(&arm->arm.outer) ? held_s
-                              : may_last_for_ever                ? for_ever_s + held_s
+        /* with no usual time a lease is late only if its holder stands still */
+        const double left_s = !both && !(late && hub_usual_s(arm) <= 0) ? held_s
+                              : may_last_for_ever ? for_ever_s + held_s
                                                   : hub_left_s(h, arm, path, l, now_ms);
         int place = h->n_slow;
         while (place > 0 && h->slow[place - 1].left_s < left_s)

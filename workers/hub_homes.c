@@ -176,7 +176,8 @@ pl_status hub_tend_homes(hub *h, int64_t now_ms)
             PL_SAY(&m, HELLO, hello_home, .role = "hub",
                    .ttl_ms = 2 * (uint64_t)h->options->ttl_ms,
                    .secret = h->secret.bytes, .version = (int64_t)h->tasks.epoch,
-                   .sequence = home->epoch);
+                   .sequence = home->epoch, .home = (uint64_t)i,
+                   .homes = (uint64_t)h->n_homes);
         }
         home->asked_ms = now_ms;
         PL_CHECK(hub_send_home(home, &m));
@@ -247,7 +248,8 @@ static pl_status apply_path(hub *h, const hub_home *home, pl_reader *r)
                             .repeats = said.repeats,
                             .held_phase = said.held_phase,
                             .in_audit = said.in_audit != 0};
-    if (!plan_find_task(&h->tasks, said.name, &task))
+    if (pl_home_of(said.name, h->n_homes) != (int)(home - h->homes) ||
+        !plan_find_task(&h->tasks, said.name, &task))
         return PL_OK;
     const plan_arm *arm = &h->tasks.arms[task.arm];
     plan_path *path = &arm->paths[task.index];

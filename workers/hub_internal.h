@@ -159,9 +159,9 @@ typedef struct hub_worker {
     /* whether the key is one of the job's own keys, which several workers may share */
     bool own_key;
     bool had_task; /* whether at least one task was leased to this worker */
-    /* whether a worker with this key has delivered a task, and no lease of such a
-     * worker was lost since then */
-    bool delivers;
+    /* number of tasks that workers with this key delivered since such a worker last
+     * lost a lease */
+    int n_results;
     /* the newest token when the worker was put on trial: the loss of an older lease is
      * no failure */
     uint64_t trial_token;
@@ -374,6 +374,8 @@ pl_status hub_enrol(hub *h, const pl_peer *peer, pl_message *m, pl_message *a);
 pl_status hub_check_owner(const hub_worker *w, const pl_peer *peer);
 /* Whether the worker is on trial (hub_names.c). */
 bool hub_is_on_trial(const hub *h, const hub_worker *w);
+/* Whether the worker's key may hold one more task. */
+bool hub_may_take(const hub *h, const hub_worker *w);
 /* Returns how many tasks and audits this worker has; also backups, or those of all
  * workers with the same key (same_holder). */
 enum { HELD_BACKUPS = 1, HELD_BY_KEY = 2 };

@@ -29,9 +29,11 @@
 
 enum {
     FAILURES_MAX = 3,
+    RESULTS_MAX = 1 << 20, /* of a key that are counted */
     NAMES_PER_KEY = 64,
     WORKERS_MAX = 16384,
     BARRED_MS = 60000,
+    MOVES_MS = 60000, /* without a byte for so long, a transfer stands still */
     FAULT_BARRED_MS = 5000,
     BARS_MAX = 6, /* 60 s << 6 is about an hour, 5 s << 6 about five minutes */
     OVERDUE_TIMES = 20,
@@ -178,13 +180,13 @@ pl_status hub_know_worker(hub *h, const char *name, const pl_peer *peer, int *ou
     PL_CHECK(place_worker(h, &fresh, out));
     h->workers[*out] = fresh;
     pl_name_table_put(h->worker_names, name, *out);
-    /* the new worker gets the failures, bars and `delivers` of workers with its key */
+    /* the new worker gets the failures, bars and results of workers with its key */
     for (int i = 0; i < h->n_workers; i++)
         if (i != *out && same_holder(&h->workers[i], &h->workers[*out])) {
             h->workers[*out].n_failures = h->workers[i].n_failures;
             h->workers[*out].n_bars = h->workers[i].n_bars;
             h->workers[*out].barred_until_ms = h->workers[i].barred_until_ms;
-            h->workers[*out].delivers = h->workers[i].delivers;
+            h->workers[*out].n_results = h->workers[i].n_results;
             h->workers[*out].trial_token = h->workers[i].trial_token;
         }
     return PL_OK;
@@ -350,7 +352,7 @@ void hub_note_success(hub *h, int worker, bool late)
     for (int i = 0; i < h->n_workers; i++)
         if (same_holder(&h->workers[i], of)) {
             h->workers[i].n_failures = h->workers[i].n_bars = 0;
-            h->workers[i].delivers = true;
+            h->workers[i].n_results += h->workers[i].n_results < RESULTS_MAX;
         }
 }
 
@@ -359,7 +361,15 @@ void hub_note_success(hub *h, int worker, bool late)
  * has not shown that it delivers. */
 bool hub_is_on_trial(const hub *h, const hub_worker *w)
 {
-    return !w->own_key && (!w->delivers || hub_is_audited(h, w));
+    return !w->own_key && (w->n_results == 0 || hub_is_audited(h, w));
+}
+
+/* A key may have many names. On trial they hold one task together, then two more for
+ * each result, so that one result does not let them hold many paths. */
+bool hub_may_take(const hub *h, const hub_worker *w)
+{
+    const int most = hub_is_on_trial(h, w) ? 1 : 1 + 2 * w->n_results;
+    return w->own_key || hub_n_held(h, w, HELD_BY_KEY) < most;
 }
 
 static bool holds(const hub *h, const hub_worker *w, bool by_key, const plan_lease *l)
@@ -389,8 +399,9 @@ void hub_put_on_trial(hub *h, int worker)
 {
     const hub_worker *of = &h->workers[worker];
     for (int i = 0; i < h->n_workers; i++)
-        if (!of->own_key && h->workers[i].delivers && same_holder(&h->workers[i], of)) {
-            h->workers[i].delivers = false;
+        if (!of->own_key && h->workers[i].n_results > 0 &&
+            same_holder(&h->workers[i], of)) {
+            h->workers[i].n_results = 0;
             h->workers[i].trial_token = h->tasks.epoch << 32 | h->tasks.counter;
             plan_withdraw(&h->tasks, i); /* offers on trial do not count (on_offer) */
         }
@@ -441,6 +452,20 @@ double hub_overdue_s(const hub *h, double usual_s)
     return 1e-3 * OVERDUE_TTLS * (double)h->options->ttl_ms + OVERDUE_TIMES * usual_s;
 }
 
+/* Bytes of its task have just moved, and nobody else would take the task. */
+static bool may_go_on(const hub *h, const plan_lease *lease, int64_t now_ms)
+{
+    const hub_worker *w = &h->workers[lease->worker];
+    bool is_alone = true;
+    for (int i = 0; i < h->n_workers && is_alone; i++) {
+        const hub_worker *other = &h->workers[i];
+        is_alone = !other->waiting || other->drains || other->fenced[0] ||
+                   same_holder(other, w) || hub_is_barred(other, now_ms);
+    }
+    return is_alone && lease->stage != PLAN_TRAINS && w->link.moved_ms > 0 &&
+           now_ms - w->link.moved_ms < MOVES_MS;
+}
+
 /* Ends a lease that its worker has held far too long. A worker that renews a lease
  * again and again and delivers nothing would stop the path. If it has delivered before,
  * and now only sends, its way to the homes is broken: that is a fault of its machine.
@@ -456,7 +481,8 @@ static bool end_overdue(hub *h, const plan_arm *arm, plan_path *path, hub_audit 
     const double held_s = hub_held_s(arm, path, &lease, phase, now_ms, &n_tasks);
     char text[200];
     if (!lease.active || usual_s <= 0 ||
-        held_s <= ldexp(hub_overdue_s(h, usual_s * n_tasks), path->n_taken))
+        held_s <= ldexp(hub_overdue_s(h, usual_s * n_tasks), path->n_taken) ||
+        may_go_on(h, &lease, now_ms))
         return false;
     const hub_worker *w = &h->workers[lease.worker];
     const bool fault = sends && (w->own_key || w->proven);

@@ -48,6 +48,9 @@ enum { FRESH_MS = 5, OLD_MS = 50, ASKS_MS = 3000, PROBE_TIMES = 50 };
  * than it. */
 enum { LATE_TIMES = 3, SAID_TIMES = 10 };
 static const double late_least_s = 0.5;
+/* As long as nobody knows how long a task takes, a lease is late whose holder has
+ * reported neither steps nor bytes for this time: its trainer may hang. */
+static const double stalled_s = 120;
 /* a worker that already has the state of a path may be slower by this factor than the
  * best worker, which would have to fetch the state */
 static const double continues_times = 2, clear_times = 1.5;
@@ -127,7 +130,10 @@ bool hub_is_late(const plan_arm *arm, const plan_path *path, const plan_lease *l
                  most_s = fmax(LATE_TIMES * usual_s, usual_s + late_least_s);
     double n_tasks;
     const double held_s = hub_held_s(arm, path, l, phase, now_ms, &n_tasks);
-    return usual_s > 0 && held_s > ldexp(most_s * n_tasks, path->n_taken);
+    const int64_t moved_ms = l->moved_ms > l->granted_ms ? l->moved_ms : l->granted_ms;
+    if (usual_s <= 0)
+        return 1e-3 * (double)(now_ms - moved_ms) > ldexp(stalled_s, path->n_taken);
+    return held_s > ldexp(most_s * n_tasks, path->n_taken);
 }
 
 /* ---- the pace of a worker ---- */

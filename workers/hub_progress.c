@@ -40,6 +40,9 @@ void hub_note_renewal(hub *h, int worker, const plan_path *path, plan_lease *lea
         link->moved_ms = now_ms;
     link->up = up;
     link->down = down;
+    const uint64_t moved = up + down + (q->trains ? q->step : 0);
+    lease->moved_ms = moved != lease->moved ? now_ms : lease->moved_ms;
+    lease->moved = moved;
     link->up_rate = possible_bytes(q->up_rate);
     link->down_rate = possible_bytes(q->down_rate);
     link->rtt_ms = at_most(q->rtt_ms, UINT32_MAX);

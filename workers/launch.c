@@ -421,13 +421,19 @@ static void signal_all(pl_launcher *l, const char *prefix, int signal_number)
     }
 }
 
-int pl_launcher_stop(pl_launcher *l, const char *prefix, int timeout_ms)
+int pl_launcher_end(pl_launcher *l, const char *prefix, int timeout_ms)
 {
     int64_t start = pl_now_ms();
-    signal_all(l, prefix, timeout_ms > 0 ? SIGTERM : SIGKILL);
+    signal_all(l, prefix, SIGTERM);
     while (count_alive(l, prefix) > 0 && pl_now_ms() - start < timeout_ms)
         pl_sleep_ms(10);
-    int left = count_alive(l, prefix);
+    return count_alive(l, prefix);
+}
+
+int pl_launcher_stop(pl_launcher *l, const char *prefix, int timeout_ms)
+{
+    int left = timeout_ms > 0 ? pl_launcher_end(l, prefix, timeout_ms)
+                              : count_alive(l, prefix);
     if (left > 0)
         signal_all(l, prefix, SIGKILL);
     while (count_alive(l, prefix) > 0)

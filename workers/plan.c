@@ -477,6 +477,7 @@ static plan_lease new_lease(plan *p, plan_path *path, int worker, int64_t now_ms
                             int ttl_ms)
 {
     p->n_granted++;
+    ttl_ms = ttl_ms > PLAN_FIRST_MS ? ttl_ms : PLAN_FIRST_MS;
     return (plan_lease){.active = true,
                         .is_new = path->keeper != worker,
                         .token = plan_next_token(p, path),

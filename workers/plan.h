@@ -8,6 +8,9 @@
 /* Largest number of tasks that a worker holds at once: one is fetched, one trains, one
  * is sent. */
 enum { PLAN_HELD_MAX = 3 };
+/* A lease lives at least so long until its first renewal, which may wait for the hash
+ * of a large shard, or in the queue of a slow link. */
+enum { PLAN_FIRST_MS = 5000 };
 
 /* What the holder of a lease does. A later value says more about the worker. */
 typedef enum plan_stage { PLAN_FETCHES, PLAN_SENDS, PLAN_TRAINS } plan_stage;
@@ -29,7 +32,11 @@ typedef struct plan_lease {
     int worker;      /* index of the worker that holds the lease */
     int step;        /* last reported inner step */
     int64_t step_ms; /* time when `step` was reported */
-    int first_step;  /* the first inner step that was reported */
+    /* the last reported step and bytes, added up, and time when this sum last changed
+     */
+    uint64_t moved;
+    int64_t moved_ms;
+    int first_step; /* the first inner step that was reported */
     /* time when first_step was reported; 0: no step was reported yet */
     int64_t first_ms;
     /* bytes that the holder had fetched by then since the grant, as it has reported; 0:

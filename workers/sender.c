@@ -47,7 +47,8 @@ static void publish_link(sender *s)
     atomic_store(&to->down_rate, l.down_bytes_per_s);
     atomic_store(&to->rtt_ms, l.rtt_ms);
     atomic_store(&to->n_connects, l.n_connects);
-    atomic_store(&to->up, l.up_bytes);
+    /* to the hub, a worker is stalled whose bytes stand still; not if it must wait */
+    atomic_store(&to->up, l.up_bytes + l.n_full);
     atomic_store(&to->down, l.down_bytes);
     atomic_store(&to->repeated, l.repeated_bytes);
 }

@@ -150,6 +150,9 @@ const char *pl_launcher_last_restart(const pl_launcher *launcher);
 /* Returns the largest peak memory, in bytes, of any running child whose name starts
  * with `prefix`. */
 uint64_t pl_launcher_peak_bytes(const pl_launcher *launcher, const char *prefix);
-/* Sends SIGTERM to every child whose name starts with `prefix`, waits up to timeout_ms,
- * then sends SIGKILL. Returns how many children did not end in time and were killed. */
+/* Sends SIGTERM to every child whose name starts with `prefix`, and waits up to
+ * timeout_ms. Returns how many still run. */
+int pl_launcher_end(pl_launcher *launcher, const char *prefix, int timeout_ms);
+/* Does the same, and then sends SIGKILL. Returns how many children did not end in time
+ * and were killed. */
 int pl_launcher_stop(pl_launcher *launcher, const char *prefix, int timeout_ms);

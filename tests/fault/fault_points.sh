@@ -47,6 +47,7 @@ wire.send.after train,hub,worker,home 25
 home.commit.before home 30
 home.reply.before home 30
 home.merge.before home 20
+home.outer.before home 20
 home.arm.after home 1
 features.arm.before train 1
 chapter.shards.before train 1

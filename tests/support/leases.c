@@ -24,7 +24,7 @@ static pl_status ask_home_as_hub(const char *home, pl_message *q)
     return ask_home(home, q, UINT64_MAX, &a); /* no hub is newer */
 }
 
-static void say_hello(const char *home)
+void tell_number(const char *home, int number, int n)
 {
     static const pl_lease_secret none;
     pl_message q;
@@ -32,13 +32,13 @@ static void say_hello(const char *home)
         pl_lease_secret_create(&home_secret);
     pl_message_init(&q, 0);
     PL_SAY(&q, HELLO, hello_home, .role = "hub", .ttl_ms = 60000,
-           .secret = home_secret.bytes);
+           .secret = home_secret.bytes, .home = (uint64_t)number, .homes = (uint64_t)n);
     assert_int_equal(ask_home_as_hub(home, &q), PL_OK);
 }
 
 void tell_secret_also(const char *home)
 {
-    say_hello(home);
+    tell_number(home, 0, 0);
     pl_copy_text(homes[n_homes++], PL_ADDRESS_MAX, home);
 }
 
@@ -46,7 +46,7 @@ void tell_secret_also(const char *home)
  * leases in the meantime. */
 void tell_secret(const char *home)
 {
-    say_hello(home);
+    tell_number(home, 0, 0);
     pl_copy_text(homes[0], PL_ADDRESS_MAX, home);
     n_homes = 1;
 }

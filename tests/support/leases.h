@@ -15,6 +15,8 @@ pl_status ask_home(const char *home, pl_message *q, uint64_t epoch, pl_message *
  * tell_secret_also adds a home. */
 void tell_secret(const char *home);
 void tell_secret_also(const char *home);
+/* Tells it also that it is home `number` of n. */
+void tell_number(const char *home, int number, int n);
 
 /* A token of 0 becomes 1: homes refuse results without a token. */
 pl_lease lease_of(const pl_arm *arm, int64_t path, int64_t phase, uint64_t token);

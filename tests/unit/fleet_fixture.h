@@ -91,7 +91,8 @@ static inline void join(fixture *f, int i)
 {
     f->workers[i].own_key = false;
     f->workers[i].key.bytes[0] = (uint8_t)(i + 1);
-    f->workers[i].delivers = f->workers[i].delivered = true;
+    f->workers[i].n_results = 1;
+    f->workers[i].delivered = true;
 }
 
 /* ---- a task with two leases ---- */

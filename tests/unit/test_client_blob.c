@@ -1,4 +1,4 @@
-/* folder: home; label: integration */
+/* folder: home; label: integration; alone */
 /* Tests downloads from a home that sends wrong or late answers, or starts again, and
  * that small blobs travel together. */
 #include "codec/codec.h"
@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "tests/support/end_wire.h"
+#include "tests/support/passing_time.h"
 #include "tests/support/suite.h"
 
 typedef enum habit {
@@ -20,8 +21,9 @@ typedef enum habit {
     /* Sends every answer twice, after an answer with an unknown request number. */
     TWICE,
     LOSES_ONE, /* loses the third question */
+    LOSES_ALL, /* after the first question, loses all until no more come */
     BACKWARDS, /* answers questions 2 and 3 in reverse order */
-    LATE,      /* answers the second question, and so all others, after LATE_MS */
+    LATE,      /* answers the second question, and so all others, after late_s */
     DIES,      /* starts again after half of the blob, without answering */
     GROWS,     /* announces one byte more after the first piece */
     TOO_LONG,  /* sends a piece that ends beyond the end of the blob */
@@ -38,8 +40,7 @@ enum {
     HELD = 3,
     SMALL = 3,
     SMALL_BYTES = 1000,
-    PATIENCE_MS = 20000,
-    LATE_MS = 5000
+    PATIENCE_MS = 60000
 };
 
 typedef struct fake {
@@ -48,7 +49,7 @@ typedef struct fake {
     uint64_t bytes;
     char address[PL_ADDRESS_MAX];
     pl_link link; /* what the client measured */
-    int n_asked;
+    int n_asked, late_s;
     uint64_t bytes_asked, bytes_before; /* in all, and before it started again */
     pl_message held[HELD];
     int n_held;
@@ -168,8 +169,12 @@ static bool answers_now(fake *f, pl_message *q)
     f->n_asked++;
     if (f->habit == LOSES_ONE && f->n_asked == 3)
         return false;
-    if (f->habit == LATE && f->n_asked == 2)
-        pl_sleep_ms(LATE_MS);
+    if (f->habit == LOSES_ALL && f->n_asked > 1)
+        return false;
+    for (int s = 0; f->habit == LATE && f->n_asked == 2 && s < f->late_s; s++) {
+        let_pass(1);
+        pl_sleep_ms(110); /* meanwhile the client looks at the time */
+    }
     const int first = f->habit == BACKWARDS ? 2 : f->habit == TOGETHER ? 1 : INT32_MAX;
     if (f->n_asked < first || f->n_asked >= first + held_by(f))
         return true;
@@ -198,6 +203,11 @@ static void serve(void *context)
     while (!atomic_load(&f->stop)) {
         bool ready;
         pl_wire_poll(&f->socket, 1, NULL, 0, 10, &ready);
+        if (f->habit == LOSES_ALL && f->n_asked > 1 && !ready) {
+            f->habit = GOOD;
+            pl_sleep_ms(300); /* the client notices what came before */
+            let_pass(11);
+        }
         while (pl_wire_recv(f->socket, &peer, &q) == PL_OK) {
             if (f->habit == DIES && f->bytes_asked > BYTES / 2) {
                 start_again(f);
@@ -289,6 +299,7 @@ PL_TEST(answers_that_come_twice_or_to_nobody_do_no_harm)
 PL_TEST(a_lost_answer_is_asked_for_again)
 {
     check_whole(LOSES_ONE);
+    check_whole(LOSES_ALL);
 }
 
 PL_TEST(answers_out_of_order_are_used)
@@ -305,13 +316,22 @@ static void fetch_all(fake *f)
 
 PL_TEST(a_late_answer_is_used_and_nothing_is_asked_twice)
 {
-    fake f = {.habit = LATE, .bytes = BYTES};
+    fake f = {.habit = LATE, .bytes = BYTES, .late_s = 5};
     fetch_all(&f);
     assert_int_equal(f.bytes_asked, BYTES);
     assert_int_equal(f.link.repeated_bytes, 0);
     assert_int_equal(f.link.down_bytes, BYTES);
     assert_int_equal(f.link.n_connects, 1);
     assert_true(f.link.down_bytes_per_s > 0);
+}
+
+PL_TEST(after_a_silence_only_one_piece_is_asked_twice)
+{
+    fake f = {.habit = LATE, .bytes = BYTES, .late_s = 25};
+    enum { PIECE = 64 << 10 };
+    fetch_all(&f);
+    assert_in_range(f.bytes_asked, BYTES, BYTES + PIECE);
+    assert_in_range(f.link.repeated_bytes, 0, PIECE);
 }
 
 PL_TEST(after_a_broken_connection_a_download_goes_on_where_it_was)

@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include <zmq.h>
 
+#include "base/wire_internal.h"
 #include "tests/support/key_edits.h"
 #include "tests/support/scratch.h"
 
@@ -374,8 +375,31 @@ WITH_SERVER(a_server_with_another_key_than_the_address_is_found_out)
     assert_ok(pl_address_parse(f->address, &at));
     pl_address_format(&at, "", &f->stranger.open, wrong);
     assert_ok(pl_wire_connect_as(wrong, &f->worker, &client));
+    /* a tunnel in front of a server that is away ends handshakes in the same way */
+    for (; client->n_broken < 6; pl_sleep_ms(2)) {
+        pl_message m = {0};
+        client->broken_ms = pl_now_ms();
+        assert_int_equal(pl_wire_recv(client, NULL, &m), PL_ERR_TIMEOUT);
+    }
+    pl_message q = {.type = TYPE_ASK}, a = {0};
+    assert_fails(pl_wire_ask(client, &q, 0, 1, &a), PL_ERR_TIMEOUT, "behind a tunnel");
+    client->broken_ms -= 20000;
     assert_fails(ask(f, client), PL_ERR_NOPERM, "does not have the key");
     assert_true(atomic_load(&n_refused) >= 1);
+}
+
+/* A handshake takes four round trips, and a link with a queue needs seconds for one. */
+WITH_SERVER(a_slow_link_leaves_time_for_a_handshake)
+{
+    OWNED(pl_wire_close) pl_socket *client = connect_as(f, &f->worker);
+    int client_ms = 0, server_ms = 0;
+    size_t size = sizeof client_ms;
+    assert_int_equal(zmq_getsockopt(client->zmq, ZMQ_HANDSHAKE_IVL, &client_ms, &size),
+                     0);
+    assert_int_equal(
+        zmq_getsockopt(f->server->zmq, ZMQ_HANDSHAKE_IVL, &server_ms, &size), 0);
+    assert_in_range(server_ms, 4 * 3500, 60000);
+    assert_in_range(client_ms, server_ms + 1, 60000);
 }
 
 WITH_SERVER(who_does_not_encrypt_is_refused_on_both_sides)

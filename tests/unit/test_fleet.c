@@ -455,6 +455,23 @@ static void measure(job *j, int i, double task_s, int64_t now_ms)
     hub_note_pace(&j->h, &j->workers[i], 0, 0.5 * task_s, task_s, now_ms);
 }
 
+/* The first task of a job: nobody knows how long it takes, so it is late only if the
+ * trainer of its holder hangs. */
+PL_TEST(task_that_stands_still_gets_a_backup_before_any_time_is_known)
+{
+    OWNED(end_job) job *j = two_workers();
+    plan_path *path = &j->h.tasks.arms[0].paths[0];
+    plan_task task;
+    plan_grant(&j->h.tasks, (plan_task){0, 0}, 0, 0, TTL);
+    for (int s = 0; s <= 340; s += 20) {
+        pl_msg_renew q = {.trains = true,
+                          .step = 1 + (s < 200 ? (uint64_t)s / 20 : 10)};
+        hub_note_renewal(&j->h, 0, path, &path->lease, &q, 1000 * s);
+        assert_int_equal(hub_find_backup(&j->h, 1, 1000 * s, &task), s > 200 + 120);
+    }
+    assert_int_equal(task.index, 0);
+}
+
 PL_TEST(bytes_of_a_new_path_that_its_later_phases_do_not_need_take_no_time)
 {
     OWNED(end_job) job *j = new_job(1);

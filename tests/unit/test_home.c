@@ -266,22 +266,28 @@ static pl_status add_twin(void *context, const char *module, const pl_contributi
     return pl_txn_put_pending(t->txn, module, &twin);
 }
 
+/* Stops the home, and completes the rounds of three modules in its store. */
+static void complete_rounds(fixture *f, twins *t)
+{
+    OWNED(pl_store_close) pl_store *store = NULL;
+    for (int path = 0; path < 3; path++)
+        for (int slot = 0; slot < N_SLOTS; slot++)
+            assert_int_equal(send_good(f, slot, path).result, PL_SUBMIT_ACCEPTED);
+    kill_child(&f->home, SIGTERM);
+    assert_ok(pl_store_open(f->home.target, PL_STORE_WRITE, &store));
+    assert_ok(pl_txn_begin(store, &t->txn));
+    assert_ok(pl_store_each_pending(store, "mix/", add_twin, t));
+    assert_ok(pl_txn_commit(&t->txn));
+    assert_int_equal(t->n, 3); /* the updates of L2.E0 are not pending any more */
+}
+
 FIXTURE_TEST(small_modules_that_are_whole_together_share_a_commit)
 {
     twins t = {0};
     pl_store *store = NULL;
     pl_hash hash;
     uint64_t sequence = 0;
-    for (int path = 0; path < 3; path++)
-        for (int slot = 0; slot < N_SLOTS; slot++)
-            assert_int_equal(send_good(f, slot, path).result, PL_SUBMIT_ACCEPTED);
-    kill_child(&f->home, SIGTERM);
-    assert_ok(pl_store_open(f->home.target, PL_STORE_WRITE, &store));
-    assert_ok(pl_txn_begin(store, &t.txn));
-    assert_ok(pl_store_each_pending(store, "mix/", add_twin, &t));
-    assert_ok(pl_txn_commit(&t.txn));
-    pl_store_close(&store);
-    assert_int_equal(t.n, 3); /* the updates of L2.E0 are not pending any more */
+    complete_rounds(f, &t);
     start_child(&f->home);
     for (int i = 0; i < t.n; i++)
         wait_version(f, t.modules[i], 1, &hash);
@@ -296,6 +302,31 @@ FIXTURE_TEST(small_modules_that_are_whole_together_share_a_commit)
     }
     pl_store_close(&store);
     start_child(&f->home);
+}
+
+/* The first merge takes longer than a turn has, so the home looks for messages before
+ * the second merge. There the home ends. */
+FIXTURE_TEST(merges_that_take_long_leave_turns_for_messages)
+{
+    twins t = {0};
+    pl_hash hash;
+    int n = 0, i = 0;
+    complete_rounds(f, &t);
+    start_failing_child(&f->home,
+                        "home.outer.before:sleep:1100,home.merge.before:exit");
+    (void)waitpid(f->home.pid, NULL, 0); /* perhaps start_failing_child has seen it */
+    {
+        OWNED(pl_store_close) pl_store *store = NULL;
+        assert_ok(pl_store_open(f->home.target, PL_STORE_READ, &store));
+        for (; i < t.n; i++) {
+            OWNED(pl_version_clear) pl_version v = {.number = 0};
+            n += pl_store_get_version(store, t.modules[i], 1, &v) == PL_OK;
+        }
+    }
+    assert_int_equal(n, 1);
+    start_child(&f->home);
+    while (--i >= 0)
+        wait_version(f, t.modules[i], 1, &hash);
 }
 
 FIXTURE_TEST(update_that_is_not_finite_is_rejected_with_a_reason)

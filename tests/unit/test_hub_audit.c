@@ -180,7 +180,7 @@ FIXTURE_TEST(guests_never_judge)
 {
     hear_updates(f, -1);
     f->workers[FIRST].own_key = f->workers[SAME].own_key = false;
-    f->workers[GUEST].delivers = true;
+    f->workers[GUEST].n_results = 1;
     for (int i = 0; i < N_WORKERS; i++)
         assert_false(is_asked(f, i));
     expect(f, PL_VERDICT_OPEN); /* it waits */

@@ -109,7 +109,7 @@ FIXTURE_TEST(delivery_is_credited_to_the_worker_that_the_homes_name)
     plan_settled done;
     for (int i = 0; i < 2; i++) {
         join(f, i);
-        f->workers[i].delivers = false;
+        f->workers[i].n_results = 0;
     }
     const uint64_t liar = begin(f, 1)->token;
     plan_grant_backup(&f->h.tasks, f->first, 0, 0, TTL);
@@ -119,10 +119,31 @@ FIXTURE_TEST(delivery_is_credited_to_the_worker_that_the_homes_name)
     assert_false(hub_is_on_trial(&f->h, &f->workers[0]));
     assert_true(hub_is_on_trial(&f->h, &f->workers[1]));
     /* a home that restarted tells an old state: nobody delivers anything */
-    f->workers[0].delivers = false;
+    f->workers[0].n_results = 0;
     const plan_news news = {.phase = 2, .by = 0};
     assert_false(plan_settle(&f->h.tasks, &f->paths[0], &news, 2000, &done));
     assert_true(hub_is_on_trial(&f->h, &f->workers[0]));
+}
+
+/* Otherwise 64 names of one key could hold that many paths for one result. */
+FIXTURE_TEST(names_of_a_key_hold_two_tasks_more_for_each_result)
+{
+    for (int i = 0; i < 3; i++)
+        join(f, i);
+    for (int i = 1; i < 3; i++)
+        f->workers[i].key = f->workers[0].key;
+    f->workers[0].n_results = f->workers[1].n_results = f->workers[2].n_results = 0;
+    assert_true(hub_may_take(&f->h, &f->workers[1]));
+    begin(f, 0);
+    assert_false(hub_may_take(&f->h, &f->workers[1]));
+    hub_note_success(&f->h, 0, false);
+    plan_grant(&f->h.tasks, (plan_task){0, 1}, 1, 0, TTL);
+    assert_true(hub_may_take(&f->h, &f->workers[2]));
+    plan_grant(&f->h.tasks, (plan_task){0, 2}, 1, 0, TTL);
+    assert_false(hub_may_take(&f->h, &f->workers[2]));
+    hub_note_success(&f->h, 1, false);
+    assert_true(hub_may_take(&f->h, &f->workers[2]));
+    assert_true(hub_may_take(&f->h, &f->workers[3])); /* one of the job's own */
 }
 
 FIXTURE_TEST(worker_that_was_never_measured_is_asked_when_a_lease_is_late)
@@ -400,6 +421,32 @@ FIXTURE_TEST(lease_of_an_audit_lives_as_long_as_that_of_a_task)
     assert_int_equal(a.lease.deadline_ms, 1000 + 600 * 1000 / 20);
 }
 
+/* A large shard over a slow link: to take the task away would lose what has come. */
+FIXTURE_TEST(lease_whose_bytes_move_is_not_ended_while_nobody_waits)
+{
+    const plan_lease *lease = begin(f, 0);
+    const int64_t end = lease->granted_ms + 20001 + 10 * TTL;
+    f->h.tasks.arms[0].times_s[0] = f->h.tasks.arms[0].median_s = 1;
+    f->h.tasks.arms[0].n_times = 1;
+    f->workers[0].link.moved_ms = end - 59000;
+    for (int i = 1; i < 4; i++)
+        f->workers[i].waiting = false;
+    hub_end_overdue(&f->h, end);
+    assert_true(lease->active);
+    f->workers[1].waiting = true;
+    f->workers[1].drains = true;
+    hub_end_overdue(&f->h, end);
+    assert_true(lease->active);
+    f->workers[1].drains = false;
+    hub_end_overdue(&f->h, end);
+    assert_false(lease->active);
+    f->workers[1].waiting = false;
+    lease = begin(f, 0);
+    f->workers[0].link.moved_ms = 3 * end - 60001; /* no byte for over a minute */
+    hub_end_overdue(&f->h, 3 * end);
+    assert_false(lease->active);
+}
+
 /* A lease that was held for too long has ended for good. If a renewal could restore it,
  * hub_end_overdue would end it again each second, and each time count one more failure
  * of the worker. */
@@ -517,11 +564,11 @@ FIXTURE_TEST(offer_counts_only_from_a_worker_that_delivers)
     pl_name_table_put(f->h.worker_names, "a", 0);
     assert_ok(pl_wire_bind("tcp://127.0.0.1:*", &f->h.socket, bound));
     join(f, 0);
-    f->workers[0].delivers = false;
+    f->workers[0].n_results = 0;
     const pl_peer peer = {.role = PL_AS_WORKER, .key = f->workers[0].key, .len = 1};
     begin(f, 0);
     assert_false(offers(f, &peer));
-    f->workers[0].delivers = true;
+    f->workers[0].n_results = 1;
     assert_true(offers(f, &peer));
     hub_put_on_trial(&f->h, 0);
     assert_int_equal(f->paths[0].offered, 0);

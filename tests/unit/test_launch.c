@@ -1,5 +1,5 @@
 /* folder: workers; label: unit
- * Tests what the launcher says of a process that cannot begin. */
+ * Tests what the launcher says of a process that cannot begin, and how it ends one. */
 #include "workers/workers.h"
 #include <stdlib.h>
 #include <string.h>
@@ -48,6 +48,24 @@ PL_TEST(a_launcher_without_files_says_so)
     const pl_status status = pl_launcher_start(l, "home", argv, NULL);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &files), 0);
     assert_fails(status, PL_ERR_FILES, "ulimit -n");
+}
+
+/* A home that still merges rounds does not end at once. */
+PL_TEST(a_process_that_is_asked_to_end_is_not_killed)
+{
+    char ready[PL_PATH_MAX], address[PL_ADDRESS_MAX];
+    const char *const argv[] = {"sh", "-c",
+                                "trap '' TERM; echo x > \"$0\"; exec sleep 600",
+                                pl_join(ready, scratch, "ready"), NULL};
+    OWNED(pl_launcher_destroy) pl_launcher *l;
+    assert_ok(pl_launcher_create("/bin/sh", scratch, &l));
+    assert_ok(pl_launcher_start(l, "home", argv, ready));
+    while (!pl_launcher_address(l, "home", address, sizeof address))
+        pl_sleep_ms(10);
+    assert_int_equal(pl_launcher_end(l, "home", 1), 1);
+    assert_int_equal(pl_launcher_end(l, "home", 1), 1);
+    assert_int_equal(pl_launcher_stop(l, "home", 1), 1);
+    assert_int_equal(pl_launcher_stop(l, "home", 1), 0);
 }
 
 PL_SUITE(make_scratch, remove_scratch)

@@ -6,7 +6,7 @@
 #include "tests/support/tiny_arm.h"
 #include "tests/support/suite.h"
 
-enum { TTL = 2000 };
+enum { TTL = PLAN_FIRST_MS };
 
 /* Reports, as a home does, that the phase is finished. The report does not name the
  * worker. */
@@ -713,8 +713,8 @@ FIXTURE_TEST(lost_lease_ends_the_wait_for_its_holder)
 {
     plan_task task;
     const plan_path *path = only_one_has_the_state(p);
-    plan_grant(p, (plan_task){0, 0}, 0, 1000, 100);
+    plan_grant(p, (plan_task){0, 0}, 0, 1000, TTL);
     assert_int_equal(path->lease.repeats, 0);
-    assert_int_equal(plan_expire(p, 1100, NULL, NULL), 1);
-    assert_true(plan_choose(p, 1, 1100, &task));
+    assert_int_equal(plan_expire(p, 1000 + TTL, NULL, NULL), 1);
+    assert_true(plan_choose(p, 1, 1000 + TTL, &task));
 }

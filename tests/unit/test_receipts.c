@@ -110,8 +110,8 @@ static int submit_updates(two_homes *j, uint64_t token, bool only_own,
     return n;
 }
 
-static pl_submit_result end_path(two_homes *j, uint64_t token, const pl_hash *receipts,
-                                 int n)
+static pl_status end_path_at(two_homes *j, const char *home, uint64_t token,
+                             const pl_hash *receipts, int n, pl_submit_result *out)
 {
     OWNED(pl_message_destroy) pl_message q, a;
     pl_msg_submitted said;
@@ -135,10 +135,19 @@ static pl_submit_result end_path(two_homes *j, uint64_t token, const pl_hash *re
     pl_message_init(&a, 0);
     pl_message_put(&q, PL_MSG_SUBMIT_PATH, pl_fields_of_submit_path(), &body);
     q.request = pl_wire_next_request();
-    assert_ok(pl_wire_connect(home_of_path(j, false), &socket));
-    assert_ok(pl_wire_ask(socket, &q, 1000, 10000, &a));
+    assert_ok(pl_wire_connect(home, &socket));
+    PL_CHECK(pl_wire_ask(socket, &q, 1000, 10000, &a));
     assert_ok(PL_HEAR(&a, submitted, &said));
-    return (pl_submit_result)said.result;
+    *out = (pl_submit_result)said.result;
+    return PL_OK;
+}
+
+static pl_submit_result end_path(two_homes *j, uint64_t token, const pl_hash *receipts,
+                                 int n)
+{
+    pl_submit_result result;
+    assert_ok(end_path_at(j, home_of_path(j, false), token, receipts, n, &result));
+    return result;
 }
 
 #define FIXTURE_TEST(name) PL_TEST_ON(name, two_homes *j, setup, teardown)
@@ -152,6 +161,36 @@ FIXTURE_TEST(task_does_not_end_without_the_updates_at_other_homes)
     const int n = submit_updates(j, 1, false, receipts);
     assert_true(n > 0); /* both homes have modules of the path */
     assert_int_equal(end_path(j, 1, receipts, n - 1), PL_SUBMIT_REJECTED);
+    assert_int_equal(end_path(j, 1, receipts, n), PL_SUBMIT_ACCEPTED);
+}
+
+/* Every home has all paths and fences. If the other home ended the path's task, the hub
+ * would believe it, and the path's own home would never begin its next phase. */
+FIXTURE_TEST(home_takes_only_results_that_belong_to_it)
+{
+    pl_hash receipts[N_SLOTS] = {{{0}}};
+    pl_submit_result result;
+    pl_client *right = j->client;
+    const char *exchanged[HOMES] = {j->f.second.address, j->f.home.address};
+    const pl_client_options options = {
+        .homes = exchanged, .n_homes = HOMES, .patience_ms = PATIENCE_MS};
+    tell_number(j->f.home.address, 0, HOMES);
+    tell_number(j->f.second.address, 1, HOMES);
+    const int n = submit_updates(j, 1, false, receipts);
+    assert_int_equal(end_path_at(j, home_of_path(j, true), 1, receipts, n, &result),
+                     PL_ERR_NOT_FOUND);
+    assert_ok(pl_client_create(&options, &j->client));
+    (void)lease_with(j, 1);
+    for (int slot = 0; slot < N_SLOTS; slot++) {
+        OWNED(pl_buf_destroy) pl_buf bytes = {0};
+        pl_submission s;
+        char name[96], text[256];
+        fill(&(worker){.job = &j->f, .path = PATH}, right, slot, name, &bytes, &s);
+        assert_int_equal(pl_client_submit(j->client, &s, &result, text),
+                         PL_ERR_NOT_FOUND);
+    }
+    pl_client_destroy(&j->client);
+    j->client = right;
     assert_int_equal(end_path(j, 1, receipts, n), PL_SUBMIT_ACCEPTED);
 }
 

@@ -18,6 +18,7 @@ typedef struct scene {
     pl_lease_secret secret; /* of the hub that the home knows */
     pl_status refusal;      /* how the home answers results; PL_OK: it takes them */
     bool hangs;             /* the home answers nothing, which counts as refused */
+    bool holds;             /* the same, but it takes uploads */
     int n_refused, n_taken;
 } scene;
 
@@ -104,8 +105,9 @@ static void turn_home(scene *s)
     while (pl_wire_recv(s->home, &from, &m) == PL_OK) {
         OWNED(pl_message_destroy) pl_message a = {0};
         pl_msg_put_blob put;
-        s->n_refused += s->hangs;
-        if (s->hangs)
+        const bool silent = s->hangs || (s->holds && m.type != PL_MSG_PUT_BLOB);
+        s->n_refused += silent;
+        if (silent)
             continue;
         if (m.type == PL_MSG_PUT_BLOB) {
             assert_ok(PL_HEAR(&m, put_blob, &put));
@@ -189,6 +191,40 @@ FIXTURE_TEST(results_of_a_worker_that_leaves_wait_a_minute_for_a_home_that_hangs
 FIXTURE_TEST(results_of_a_worker_that_leaves_wait_a_minute_for_a_busy_home)
 {
     leave(s, PL_ERR_BUSY, false);
+}
+
+/* A relay answers after silence that it holds the updates: it sends a sum. */
+FIXTURE_TEST(results_of_a_worker_that_leaves_wait_for_a_relay_that_sends_them)
+{
+    enum { SILENT_S = 11, STEP_S = 4, STEPS = 20, STEP_MS = 300 };
+    static volatile sig_atomic_t stop = 1;
+    pl_link before, after;
+    s->options.stop = &stop;
+    sender_destroy(s->w.out);
+    s->options.patience_ms = DAY_MS;
+    s->holds = true;
+    assert_ok(sender_create(&s->w, &s->w.out));
+    sender_push(s->w.out, s->task);
+    assert_false(comes_back(s, N_SLOTS + 1));
+    let_pass(SILENT_S);
+    s->holds = false;
+    s->refusal = PL_ERR_BUSY;
+    sender_link(s->w.out, &before);
+    for (int step = 1; step <= STEPS; step++) {
+        const int64_t began = pl_now_ms();
+        s->n_refused = 0;
+        assert_false(comes_back(s, 1));
+        while (pl_now_ms() - began < STEP_MS) {
+            turn_home(s);
+            pl_sleep_ms(5);
+        }
+        assert_in_range(s->n_refused, 1, N_SLOTS + 1); /* each asks once */
+        let_pass(STEP_S);
+    }
+    sender_link(s->w.out, &after);
+    assert_true(after.up_bytes > before.up_bytes); /* to the hub it is not stalled */
+    s->refusal = PL_OK;
+    assert_sent(s);
 }
 
 /* A relay gives up an update when its home is away, or when it ends itself. */

@@ -222,6 +222,21 @@ PL_TEST(an_upload_tells_how_far_it_is_and_takes_pieces_in_order)
     staging_expire(&s, true);
 }
 
+/* A worker may name any hash in a message that is refused. */
+PL_TEST(a_lease_drops_no_upload_of_the_job)
+{
+    staging s = of_limit(64 * MIB);
+    assert_ok(put_all(&s, 1, MIB));
+    s.owner = 1;
+    assert_non_null(whole(&s, 1));
+    drop(&s, 1);
+    assert_non_null(whole(&s, 1));
+    s.owner = 0;
+    drop(&s, 1);
+    assert_null(whole(&s, 1));
+    staging_expire(&s, true);
+}
+
 /* A client whose pieces do not pass asks every ten seconds how far its upload is. */
 PL_TEST(an_upload_that_receives_nothing_gives_its_room_to_those_who_wait)
 {

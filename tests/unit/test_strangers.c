@@ -24,7 +24,7 @@
 enum {
     STRANGERS = 900,
     FILES = 2 * STRANGERS + 200,
-    HOLD_MS = 3500, /* after 5 s the server ends such a connection */
+    HOLD_MS = 3500, /* after 15 s the server ends such a connection */
     COST_MAX = 64 << 20,
     GREETING = 64,
     CLAIM = (1 << 20) + 4096 /* length of a frame that every server refuses */

@@ -25,7 +25,11 @@ typedef struct fake_home {
     int room, held;
     int n_updates;
     int damages; /* of so many submissions it says that their bytes are damaged */
-    atomic_int n_damaged, n_paths, n_busy, stop;
+    int late_ms; /* so long it does not answer its first upload */
+    /* how many submissions the home at `first` had when the first upload came here */
+    struct fake_home *first;
+    int n_before;
+    atomic_int n_submits, n_damaged, n_paths, n_busy, stop;
 } fake_home;
 
 static void answer_result(pl_message *a, pl_submit_result result)
@@ -39,6 +43,11 @@ static void answer_result(pl_message *a, pl_submit_result result)
 static void take_upload(fake_home *h, const pl_message *m, pl_message *a)
 {
     pl_reader r;
+    pl_sleep_ms(h->late_ms);
+    h->late_ms = 0;
+    if (h->first)
+        h->n_before = atomic_load(&h->first->n_submits);
+    h->first = NULL;
     pl_reader_open(&r, "PUT_BLOB", m->body.data, m->body.len);
     uint64_t offset = pl_get_u64(&r, PL_TAG_OFFSET, 0);
     bool asks = m->data.len == 0;
@@ -65,6 +74,7 @@ static void answer(fake_home *h, const pl_message *m, pl_message *a)
     } else if (m->type == PL_MSG_SUBMIT) {
         h->held--;
         h->n_updates++;
+        atomic_fetch_add(&h->n_submits, 1);
         answer_result(a, h->verdict);
     } else if (m->type == PL_MSG_SUBMIT_PATH) {
         atomic_fetch_add(&h->n_paths, 1);
@@ -195,6 +205,23 @@ PL_TEST(two_homes_take_a_task)
     OWNED(close_job) job *j = open_job(2);
     assert_ok(send_task(j));
     assert_all(j, PL_SUBMIT_ACCEPTED);
+}
+
+/* A home drops uploads about which nobody asks for long, here while the other home gets
+ * its uploads over a slow link. */
+PL_TEST(uploads_of_one_home_do_not_wait_for_slow_uploads_to_the_next)
+{
+    OWNED(close_job) job *j = open_job(2);
+    j->homes[0].late_ms = 400;
+    j->homes[1].first = &j->homes[0];
+    assert_ok(send_task(j));
+    assert_all(j, PL_SUBMIT_ACCEPTED);
+    for (int i = 0; i < 2; i++) {
+        atomic_store(&j->homes[i].stop, 1);
+        pl_thread_join(&j->homes[i].thread);
+    }
+    assert_int_equal(j->homes[1].n_before, j->homes[0].n_updates);
+    assert_true(j->homes[1].n_before > 0);
 }
 
 PL_TEST(path_that_overtook_a_lost_update_is_sent_again)
