@@ -21,7 +21,6 @@
 #include "workers/hub_internal.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 enum {
     WORKERS = 4,

@@ -6,8 +6,6 @@
 #include "modules/modules.h"
 #include "modules/ref/ref.h"
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/support/suite.h"
 

@@ -4,8 +4,6 @@
 #include "base/base.h"
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zmq.h>

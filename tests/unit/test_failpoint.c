@@ -1,9 +1,7 @@
 /* folder: base; label: unit */
 #include "base/base.h"
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

@@ -7,8 +7,6 @@
 #include "modules/cpu/gemm.h"
 #include "modules/modules.h"
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/support/suite.h"
 

@@ -6,7 +6,6 @@
 #include "tests/support/tiny_arm.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "tests/support/suite.h"
 

@@ -6,8 +6,6 @@
 #include "tests/support/codec_support.h"
 #include "tests/support/home_fixture.h"
 
-#include <math.h>
-
 typedef struct fixture {
     char dir[64];
     child home;

@@ -3,7 +3,6 @@
 #include "serve/serve.h"
 #include "tests/support/shape.h"
 #include <math.h>
-#include <string.h>
 
 #include "tests/support/suite.h"
 

@@ -3,8 +3,6 @@
  * by name and round. They must be freed when no mate can ask for them any more. */
 #include "workers/peer.h"
 
-#include <string.h>
-
 #include "tests/support/suite.h"
 
 typedef struct fixture {

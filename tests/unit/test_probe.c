@@ -4,7 +4,6 @@
 #include "measure/probe.h"
 #include "tests/support/shape.h"
 #include <math.h>
-#include <string.h>
 
 #include "tests/support/suite.h"
 

@@ -7,8 +7,6 @@
 #include "outer/outer.h"
 #include "tests/support/tiny_arm.h"
 
-#include <stdlib.h>
-
 #include "tests/support/scratch.h"
 
 enum { PATHS = 2, PHASES = 12, DONE = 8 }; /* both paths have finished DONE phases */

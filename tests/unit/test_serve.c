@@ -2,7 +2,6 @@
 #include "tests/support/shape.h"
 #include "tests/support/corpus_support.h"
 #include "serve/serve.h"
-#include <math.h>
 
 /* A model that generates a fixed list of tokens, the script. Its blocks add nothing.
  * The embedding of the script's i-th token is the i-th unit vector, for which the head

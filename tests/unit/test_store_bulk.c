@@ -2,7 +2,6 @@
 #include "store/bulk.h"
 #include "tests/support/store_child.h"
 #include <dirent.h>
-#include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 

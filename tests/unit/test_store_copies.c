@@ -5,7 +5,6 @@
  * state or none has it. */
 #include "store/store.h"
 #include "tests/support/kill_states.h"
-#include <signal.h>
 #include <sys/stat.h>
 
 enum { BEGUN = 2, PARTS = 3, BYTES = 3000, OLD = 1, NEW = 3, PASSAGES_MAX = 60 };
