@@ -398,14 +398,13 @@ PL_TEST(without_encryption_only_this_machine_is_reached)
 
 PL_TEST(a_port_in_use_is_busy_and_named)
 {
-    pl_socket *first, *second;
+    OWNED(pl_wire_close) pl_socket *first, *second;
     char bound[PL_ADDRESS_MAX], none[PL_ADDRESS_MAX];
     assert_ok(pl_wire_bind("tcp://127.0.0.1:*", &first, bound));
     assert_true(pl_starts_with(bound, "tcp://127.0.0.1:"));
     assert_false(pl_ends_with(bound, "*"));
     assert_fails(pl_wire_bind(bound, &second, none), PL_ERR_BUSY, bound);
     assert_null(second);
-    pl_wire_close(&first);
 }
 
 PL_TEST(unix_sockets_and_ipv6_work_too)
@@ -416,7 +415,7 @@ PL_TEST(unix_sockets_and_ipv6_work_too)
     const char *addresses[] = {ipc, "tcp://[::1]:*"};
     for (int i = 0; i < 2; i++) {
         socket_pair pair;
-        pl_message message;
+        OWNED(pl_message_destroy) pl_message message = {0};
         if (pl_wire_bind(addresses[i], &pair.server, pair.address) != PL_OK) {
             assert_int_equal(i, 1); /* this machine does not have IPv6 */
             continue;
@@ -425,7 +424,6 @@ PL_TEST(unix_sockets_and_ipv6_work_too)
         pl_message_init(&message, 5);
         assert_ok(pl_wire_send(pair.client, &message));
         await_message(pair.server, &(pl_peer){.len = 0}, &message);
-        pl_message_destroy(&message);
         close_pair(&pair);
     }
     assert_int_equal(rmdir(folder), 0); /* the file of the socket was removed */
@@ -623,7 +621,7 @@ PL_TEST(asking_nobody_ends_in_time)
 
 PL_TEST(polling_tells_sockets_from_descriptors)
 {
-    socket_pair pair;
+    OWNED(close_pair) socket_pair pair;
     OWNED(pl_message_destroy) pl_message message;
     bool ready[3];
     int fd = eventfd(0, EFD_NONBLOCK);
@@ -640,7 +638,6 @@ PL_TEST(polling_tells_sockets_from_descriptors)
     eventfd_read(fd, &drained);
     assert_int_equal(pl_wire_poll(sockets, 2, &fd, 1, WAIT_MS, ready), 1);
     assert_true(ready[0] && !ready[1] && !ready[2]);
-    close_pair(&pair);
     close(fd);
 }
 

@@ -182,17 +182,15 @@ PL_TEST(a_row_depends_on_no_other)
         skip();
     for (int i = 0; i < 18; i++) {
         const int K = depths[i / 6];
-        matrices m = make((gemm_kind)(i % 3), M, N, K, i / 3 % 2 == 1);
+        OWNED(clear) matrices m = make((gemm_kind)(i % 3), M, N, K, i / 3 % 2 == 1);
         OWNED(free_memory) float *before = product(&m, 1);
         for (int row = 1; row < M; row++)
             for (int k = 0; k < K; k++)
                 *a_at(&m, row, k) *= 1000;
-        matrices one = first_row(&m);
+        OWNED(clear) matrices one = first_row(&m);
         OWNED(free_memory) float *after = product(&m, 1), *alone = product(&one, 1);
         assert_memory_equal(before, after, N * sizeof *after);
         assert_memory_equal(before, alone, N * sizeof *after);
-        clear(&m);
-        clear(&one);
     }
 }
 

@@ -251,7 +251,7 @@ FIXTURE_TEST(each_change_of_a_list_has_a_higher_number)
 
 FIXTURE_TEST(a_revoked_key_stays_on_record_and_is_nobody)
 {
-    pl_key_list list = {0}, got;
+    OWNED(pl_key_list_clear) pl_key_list list = {0}, got;
     pl_key_entry e = an_entry(PL_AS_WORKER, "w"), open = an_entry(PL_AS_INVITE, "i");
     open.grants = PL_AS_WORKER;
     e.expires_s = 1000;
@@ -269,7 +269,6 @@ FIXTURE_TEST(a_revoked_key_stays_on_record_and_is_nobody)
     assert_non_null(pl_key_list_find(&got, &e.key, 0));
     pl_key_role role;
     assert_int_equal(pl_key_role_parse("revoked", &role), PL_ERR_USAGE);
-    pl_key_list_clear(&got);
 }
 
 PL_TEST(a_name_stands_for_one_key)

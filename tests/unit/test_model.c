@@ -344,7 +344,7 @@ PL_TEST(two_trainings_from_one_seed_end_in_the_same_bytes)
 
 PL_TEST(saved_parameters_and_moments_continue_to_the_same_bytes)
 {
-    rig a = open_rig(&tiny, 2, true), b = open_rig(&tiny, 2, true);
+    OWNED(close_rig) rig a = open_rig(&tiny, 2, true), b = open_rig(&tiny, 2, true);
     OWNED(free_memory) float *m = calloc(a.n, sizeof *m), *v = calloc(a.n, sizeof *v);
     pl_step_result result;
     pl_adamw adam = adam_default;
@@ -365,8 +365,6 @@ PL_TEST(saved_parameters_and_moments_continue_to_the_same_bytes)
     assert_ok(pl_model_save_moments(a.model, m, v));
     for (size_t i = 0; i < a.n; i++)
         assert_true(m[i] == 0.0f && v[i] == 0.0f);
-    close_rig(&a);
-    close_rig(&b);
 }
 
 /* With beta1 = 0 and a large eps, a step is lr * g / eps, so it shows a clipped g. */

@@ -332,7 +332,7 @@ static void train_rig(rig *r, int first, int end)
 PL_TEST(a_model_goes_on_from_its_smaller_state_with_the_same_bytes)
 {
     for (int i = 0; i < 2; i++) {
-        rig a, b;
+        OWNED(close_rig) rig a, b;
         open_rig(&a, i ? "cpu" : "ref");
         open_rig(&b, i ? "cpu" : "ref");
         train_rig(&a, 0, 3);
@@ -343,14 +343,12 @@ PL_TEST(a_model_goes_on_from_its_smaller_state_with_the_same_bytes)
         assert_memory_equal(a.params, b.params, a.n * sizeof(float));
         assert_memory_equal(a.m, b.m, a.n * sizeof(float));
         assert_memory_equal(a.v, b.v, a.second * sizeof(float));
-        close_rig(&a);
-        close_rig(&b);
     }
 }
 
 static void expect_same_training(int muon_rows)
 {
-    rig a, b;
+    OWNED(close_rig) rig a, b;
     open_rig_of_rows(&a, "ref", muon_rows);
     open_rig_of_rows(&b, "cpu", muon_rows);
     train_rig(&a, 0, 5);
@@ -361,8 +359,6 @@ static void expect_same_training(int muon_rows)
         size += pow((double)a.params[i], 2);
     }
     assert_true(error / size < 1e-6);
-    close_rig(&a);
-    close_rig(&b);
 }
 
 /* Shows that cpu trains as ref does: with whole matrices, in parts of 7 rows (no matrix

@@ -161,7 +161,7 @@ static int write_again(const int32_t *prompt, int n_prompt,
 /* Appends the text that a generation with these tokens would give its caller. */
 static void hear_tokens(const int32_t *tokens, int n, pl_buf *out)
 {
-    pieces p = {.emit = hear, .context = out};
+    OWNED(pieces_destroy) pieces p = {.emit = hear, .context = out};
     OWNED(pl_buf_destroy) pl_buf bytes = {0};
     bool stopped;
     for (int i = 0; i < n && tokens[i] != PL_TOKEN_EOS; ++i) {
@@ -170,7 +170,6 @@ static void hear_tokens(const int32_t *tokens, int n, pl_buf *out)
         assert_ok(pieces_add(&p, bytes.data, bytes.len, &stopped));
     }
     assert_ok(pieces_end(&p));
-    pieces_destroy(&p);
 }
 
 /* Computes the losses [PATHS, n - 1] of all paths on a text, as an evaluation does. */
