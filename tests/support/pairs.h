@@ -36,6 +36,9 @@ const float *kept_normals(uint64_t seed, uint64_t stream, size_t n);
 /* Makes a topology with only one path. */
 pl_topology *one_path(const pl_shape *shape);
 
+/* Writes the parameters of a path with which a training with this seed begins. */
+void init_path(const pl_topology *t, uint64_t seed, float *out);
+
 /* Makes a model of the topology t with the parameters with which a training begins. */
 pl_model *fresh_model(const pl_topology *t, pl_backend *be,
                       const pl_model_options *options);

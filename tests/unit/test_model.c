@@ -2,6 +2,7 @@
 /* Tests the model of one path on the reference backend: losses and gradients, which are
  * compared with those of a model in double; training; planned memory; and errors. */
 #include "modules/model_internal.h"
+#include "tests/support/pairs.h"
 #include "tests/support/rig.h"
 
 /* ---- the model in double ---- */
@@ -489,24 +490,20 @@ PL_TEST(inference_plans_no_activations_for_each_block)
     for (int training = 0; training < 2; training++)
         for (int deep = 0; deep < 2; deep++) {
             pl_shape shape = tiny;
-            OWNED(pl_topology_destroy) pl_topology *t;
-            pl_topology_spec spec = {.n_levels = 1, .experts = {1}, .replicas = 1};
             pl_model_options options = {
                 .batch = 2, .context = 8, .training = training == 1};
             shape.n_blocks = deep ? 20 : 2;
-            assert_ok(pl_topology_create(&shape, &spec, &t));
+            OWNED(pl_topology_destroy) pl_topology *t = one_path(&shape);
             pl_model_plan_bytes(t, &options, PL_F32, &plan[training][deep]);
             assert_int_equal(plan[training][deep].params_bytes,
                              4 * pl_topology_path_params(t));
         }
     pl_model_plan small;
-    OWNED(pl_topology_destroy) pl_topology *deep;
     pl_shape shape = tiny;
-    pl_topology_spec spec = {.n_levels = 1, .experts = {1}, .replicas = 1};
     pl_model_options again = {
         .batch = 2, .context = 8, .training = true, .recompute = true};
     shape.n_blocks = 20;
-    assert_ok(pl_topology_create(&shape, &spec, &deep));
+    OWNED(pl_topology_destroy) pl_topology *deep = one_path(&shape);
     pl_model_plan_bytes(deep, &again, PL_F32, &small);
     assert_true(3 * small.acts_bytes < plan[1][1].acts_bytes);
     assert_int_equal(plan[0][0].acts_bytes, plan[0][1].acts_bytes);

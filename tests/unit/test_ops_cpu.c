@@ -18,8 +18,7 @@ typedef struct twin {
 static void *new_buffer(pl_backend *be, size_t bytes)
 {
     void *memory = NULL;
-    if (be->ops->alloc(be, bytes, "test buffer", &memory) != PL_OK)
-        fail_msg("%s", pl_last_error());
+    assert_ok(be->ops->alloc(be, bytes, "test buffer", &memory));
     return memory;
 }
 
@@ -284,9 +283,7 @@ static twin_weight make_weight(const pair *p, int O, int I, uint64_t stream,
     twin_weight w = {.master = floats(p, (size_t)(O * I), stream, scale)};
     for (int side = 0; side < 2; side++) {
         pl_backend *be = p->be[side];
-        if (be->ops->weight_create(be, w.master.at[side], O, I, &w.handle[side]) !=
-            PL_OK)
-            fail_msg("%s", pl_last_error());
+        assert_ok(be->ops->weight_create(be, w.master.at[side], O, I, &w.handle[side]));
         be->ops->weights_refresh(be, &w.handle[side], 1);
     }
     return w;
