@@ -251,8 +251,7 @@ ON_A_FOLDER(of_two_homes_the_newer_alone_commits)
     pl_txn *txn = begin(old);
     v.params = put_bytes(txn, 7, 1000);
     assert_ok(pl_txn_put_version(txn, &v, (pl_keep){false, false, 0}));
-    assert_int_equal(pl_txn_commit(&txn), PL_ERR_STALE);
-    assert_said("was opened by another home");
+    assert_fails(pl_txn_commit(&txn), PL_ERR_STALE, "was opened by another home");
     assert_int_equal(pl_txn_begin(old, &txn), PL_ERR_STALE);
     pl_store_close(&old);
     commit_version(other, "a/x", 1, 1, BYTES);

@@ -5,10 +5,9 @@
 void define_holder_arm(world *w, pl_method method, int k, const char *codec)
 {
     pl_arm *a = &w->arm;
-    pl_copy_text(a->name, sizeof a->name, "mix");
-    a->shape = tiny_shape(2);
+    tiny_arm(a, 2, k, 1, PHASES);
     a->spec = (pl_topology_spec){.n_levels = 1, .experts = {k}, .replicas = 1};
-    a->inner = (pl_inner){.batch = 2, .context = 16, .tau = 2, .phases = PHASES};
+    a->inner.tau = 2;
     a->outer.method = pl_method_defaults(method);
     for (int c = 0; c < PL_CLASS_COUNT; c++) {
         a->outer.lr[c] = a->outer.method.lr;
@@ -18,7 +17,6 @@ void define_holder_arm(world *w, pl_method method, int k, const char *codec)
     a->outer.schedule = (pl_outer_schedule){.phases = PHASES};
     pl_copy_text(a->outer.codec_name, sizeof a->outer.codec_name, codec);
     assert_ok(pl_codec_options_default(codec, &a->outer.codec));
-    tiny_shards(a, k);
     for (int p = 0; p < k; p++)
         a->weights[p] = 1.0 + p * p;
 }

@@ -64,7 +64,7 @@ void start_failing_child(child *c, const char *failpoint)
     enum { STARTS = 5, PAUSE_MS = 300 };
     OWNED(pl_buf_destroy) pl_buf text = {0};
     const char *bind = c->address[0] ? c->address : "tcp://127.0.0.1:*";
-    assert_int_equal(pl_remove_tree(c->ready), PL_OK);
+    assert_ok(pl_remove_tree(c->ready));
     for (int start = 0; start < STARTS; start++) {
         const char *point = start == 0 ? failpoint : "";
         c->pid = fork();
@@ -80,7 +80,7 @@ void start_failing_child(child *c, const char *failpoint)
             break;
         pl_sleep_ms(point[0] ? 0 : PAUSE_MS);
     }
-    assert_int_equal(pl_read_file(c->ready, &text), PL_OK);
+    assert_ok(pl_read_file(c->ready, &text));
     pl_copy_text(c->address, sizeof c->address, pl_buf_text(&text));
     if (strcmp(c->kind, "home") == 0 && !failpoint[0] && !has_hub)
         tell_secret(c->address);
@@ -146,7 +146,7 @@ void define_grid(pl_arm *arm, const char *codec)
     }
     arm->outer.method = pl_method_defaults(PL_METHOD_DILOCO);
     pl_copy_text(arm->outer.codec_name, sizeof arm->outer.codec_name, codec);
-    assert_int_equal(pl_codec_options_default(codec, &arm->outer.codec), PL_OK);
+    assert_ok(pl_codec_options_default(codec, &arm->outer.codec));
     for (int p = 0; p < PATHS; p++)
         arm->weights[p] = 1;
 }
@@ -156,7 +156,7 @@ pl_client *open_client(const char *address)
     pl_client *out = NULL;
     pl_client_options options = {
         .homes = &address, .n_homes = 1, .patience_ms = PATIENCE_MS};
-    assert_int_equal(pl_client_create(&options, &out), PL_OK);
+    assert_ok(pl_client_create(&options, &out));
     return out;
 }
 
@@ -172,12 +172,10 @@ void publish_arm(pl_client *client, const pl_arm *arm, const pl_topology *topolo
         const pl_slot *s = pl_topology_slot(topology, slot);
         pl_topology_init(topology, slot, 1, start);
         pl_arm_module_name(arm, topology, m, name);
-        assert_int_equal(
-            pl_client_create_module(client, name, start, s->n_params, &arm->config),
-            PL_OK);
+        assert_ok(
+            pl_client_create_module(client, name, start, s->n_params, &arm->config));
     }
     pl_arm_encode(arm, &bytes);
     snprintf(name, sizeof name, "arm/%s", arm->name);
-    assert_int_equal(pl_client_put_object(client, name, bytes.data, bytes.len, &blob),
-                     PL_OK);
+    assert_ok(pl_client_put_object(client, name, bytes.data, bytes.len, &blob));
 }

@@ -392,9 +392,8 @@ STORE_TEST(a_log_cut_at_any_byte_of_the_last_commit_loses_nothing_acknowledged)
     int n_before = 0;
     make_tail(*state, &t);
     for (off_t cut = t.start; cut < t.end; cut++) {
-        pl_store *store;
         assert_int_equal(truncate(copy_tail(&t, true), cut), 0);
-        assert_ok(pl_store_open(t.bad, PL_STORE_WRITE, &store));
+        pl_store *store = open_store(t.bad, PL_STORE_WRITE);
         assert_true(has_ref(store, "first"));
         assert_int_equal(pl_store_sequence(store),
                          has_ref(store, "last") ? N_VERSIONS + 2 : N_VERSIONS + 1);
