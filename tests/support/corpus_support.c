@@ -108,7 +108,8 @@ int make_documents(void **state, int n)
     return 0;
 }
 
-void hear_line(void *context, const char *line)
+/* Appends a line of pl_prepare's progress to `context`, a pl_buf. */
+static void hear_line(void *context, const char *line)
 {
     assert_null(strchr(line, '\n'));
     pl_buf_printf(context, "%s\n", line);

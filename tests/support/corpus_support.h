@@ -48,6 +48,3 @@ void check_prepare_fails(const pl_prepare_options *options, const char *folder,
  * until the next call. */
 const char *prepare_aloud(const pl_prepare_options *options, const char *folder,
                           pl_prepare_result *result);
-
-/* Appends a line of pl_prepare's progress to `context`, a pl_buf. */
-void hear_line(void *context, const char *line);

@@ -2,7 +2,7 @@
 /* Defines the functions of holders.h. */
 #include "tests/support/holders.h"
 
-void define_holder_arm(world *w, pl_method method, int k, const char *codec)
+static void define_holder_arm(world *w, pl_method method, int k, const char *codec)
 {
     pl_arm *a = &w->arm;
     tiny_arm(a, 2, k, 1, PHASES);
@@ -112,7 +112,9 @@ void encode_one(world *w, int i, int64_t phase, double norm, float *residual,
                                      w->of[i].update, residual, out));
 }
 
-void encode_holder(world *w, int i, int64_t phase, double norm, pl_buf *out)
+/* Encodes the holder's update as a worker does. Sets `sent` and `sent_start` to the
+ * values that a receiver decodes. */
+static void encode_holder(world *w, int i, int64_t phase, double norm, pl_buf *out)
 {
     holder *h = &w->of[i];
     pl_holder s = slot_of(w, i, phase);
@@ -196,7 +198,7 @@ world *new_gossip(int k, const char *codec, double gamma, pl_rule rule)
     return w;
 }
 
-void run_holder_home(void *context)
+static void run_holder_home(void *context)
 {
     world *w = context;
     pl_home_options o = {.store = w->store,
@@ -207,7 +209,7 @@ void run_holder_home(void *context)
     w->home_status = pl_home_run(&o);
 }
 
-void publish_holders(world *w)
+static void publish_holders(world *w)
 {
     char name[96];
     OWNED(pl_buf_destroy) pl_buf bytes = {0};

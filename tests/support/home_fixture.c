@@ -49,7 +49,9 @@ void name_child(child *c, const char *dir, const char *kind, const char *file)
     pl_join(c->ready, dir, file);
 }
 
-bool await_child(child *c)
+/* Waits until the child is ready, but at most two minutes. Returns false if the child
+ * ended before it was ready. */
+static bool await_child(child *c)
 {
     for (int i = 0; i < 12000 && !pl_path_exists(c->ready); i++) {
         if (waitpid(c->pid, NULL, WNOHANG) > 0)
@@ -59,7 +61,11 @@ bool await_child(child *c)
     return true;
 }
 
-void start_failing_child(child *c, const char *failpoint)
+/* Starts the child with this fail point ("" for none). If the child ends before it is
+ * ready, starts it again without the fail point, up to five starts in all. The child
+ * may have died at the fail point. Or another process may have taken the child's port,
+ * which is free while the child does not run. */
+static void start_failing_child(child *c, const char *failpoint)
 {
     enum { STARTS = 5, PAUSE_MS = 300 };
     OWNED(pl_buf_destroy) pl_buf text = {0};

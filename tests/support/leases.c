@@ -81,7 +81,8 @@ pl_lease lease_of(const pl_arm *arm, int64_t path, int64_t phase, uint64_t token
     return lease;
 }
 
-void show_lease(pl_client *client, const pl_lease *lease)
+/* Lets the client work under this lease; act_under first tells the homes of it. */
+static void show_lease(pl_client *client, const pl_lease *lease)
 {
     pl_sealed_lease sealed;
     pl_lease_seal(&home_secret, lease, &sealed);

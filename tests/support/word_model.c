@@ -79,19 +79,19 @@ int close_word_mixture(void **state, pl_mixture *mix)
     return remove_scratch(state);
 }
 
-pl_status tell_text(void *context, const char *text, size_t len)
+static pl_status tell_text(void *context, const char *text, size_t len)
 {
     pl_buf_append(&((told *)context)->text, text, len);
     return PL_OK;
 }
 
-pl_status tell_score(void *context, const pl_token_score *score)
+static pl_status tell_score(void *context, const pl_token_score *score)
 {
     pl_buf_append(&((told *)context)->scores, score, sizeof *score);
     return PL_OK;
 }
 
-void tell_done(void *context, pl_status status, const pl_generate_result *r)
+static void tell_done(void *context, pl_status status, const pl_generate_result *r)
 {
     told *t = context;
     t->status = status;
