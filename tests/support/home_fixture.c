@@ -61,40 +61,28 @@ static bool await_child(child *c)
     return true;
 }
 
-/* Starts the child with this fail point ("" for none). If the child ends before it is
- * ready, starts it again without the fail point, up to five starts in all. The child
- * may have died at the fail point. Or another process may have taken the child's port,
- * which is free while the child does not run. */
-static void start_failing_child(child *c, const char *failpoint)
+void start_child(child *c)
 {
     enum { STARTS = 5, PAUSE_MS = 300 };
     OWNED(pl_buf_destroy) pl_buf text = {0};
     const char *bind = c->address[0] ? c->address : "tcp://127.0.0.1:*";
     assert_ok(pl_remove_tree(c->ready));
     for (int start = 0; start < STARTS; start++) {
-        const char *point = start == 0 ? failpoint : "";
         c->pid = fork();
         if (c->pid == 0) {
-            setenv("PATHLOOM_FAILPOINT", point, 1);
-            if (!point[0])
-                unsetenv("PATHLOOM_FAILPOINT");
+            unsetenv("PATHLOOM_FAILPOINT");
             execl("/proc/self/exe", "child of a test", c->kind, c->target, bind,
                   c->ready, c->wait_ms, c->expect, (char *)NULL);
             _exit(71);
         }
         if (await_child(c))
             break;
-        pl_sleep_ms(point[0] ? 0 : PAUSE_MS);
+        pl_sleep_ms(PAUSE_MS);
     }
     assert_ok(pl_read_file(c->ready, &text));
     pl_copy_text(c->address, sizeof c->address, pl_buf_text(&text));
-    if (strcmp(c->kind, "home") == 0 && !failpoint[0] && !has_hub)
+    if (strcmp(c->kind, "home") == 0 && !has_hub)
         tell_secret(c->address);
-}
-
-void start_child(child *c)
-{
-    start_failing_child(c, "");
 }
 
 long child_kib(const child *c)

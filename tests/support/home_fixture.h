@@ -52,6 +52,9 @@ int run_child(char **argv, pl_home_options home);
 
 void name_child(child *c, const char *dir, const char *kind, const char *file);
 
+/* Starts the child. If it ends before it is ready, starts it again, up to five starts
+ * in all: another process may have taken its port, which is free while it does not run.
+ */
 void start_child(child *c);
 
 /* Returns the child's resident memory in KiB; 0 under AddressSanitizer. */

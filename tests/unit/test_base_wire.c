@@ -216,11 +216,6 @@ static void send_cut(void *socket, size_t header, size_t body, size_t data)
     send_raw(socket, golden_data, data, false);
 }
 
-static void send_golden(void *socket)
-{
-    send_cut(socket, HEADER, sizeof golden_body, sizeof golden_data);
-}
-
 PL_TEST(a_message_has_the_bytes_of_the_protocol)
 {
     OWNED(close_stranger) raw_socket server;
@@ -250,7 +245,7 @@ static void expect_dropped(pl_socket *server, void *stranger, uint64_t n)
     OWNED(pl_message_destroy) pl_message got;
     pl_peer peer;
     pl_message_init(&got, 0);
-    send_golden(stranger);
+    send_cut(stranger, HEADER, sizeof golden_body, sizeof golden_data);
     pl_status status = PL_ERR_TIMEOUT;
     for (int64_t end = pl_now_ms() + WAIT_MS; status != PL_OK && pl_now_ms() < end;) {
         bool ready;

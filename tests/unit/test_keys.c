@@ -35,25 +35,10 @@ FIXTURE_TEST(a_pair_is_read_back_as_it_was_saved)
     assert_int_equal(pl_keypair_load("/tmp/pl-no-such-key", &got), PL_ERR_NOT_FOUND);
 }
 
-/* ---- runs in a child process, in which no folder can be flushed ---- */
-static int save_unflushed(const char *file)
-{
-    pl_keypair made;
-    pl_keypair_create(&made);
-    return pl_keypair_save(file, &made) == PL_ERR_IO && !pl_path_exists(file) ? 0 : 1;
-}
-
 FIXTURE_TEST(a_key_is_there_when_its_folder_is_flushed)
 {
-    int how = 0;
-    pid_t child = fork();
-    if (child == 0) {
-        setenv("PATHLOOM_FAILPOINT", "fs.folder.after:error", 1);
-        execl("/proc/self/exe", "test_keys", the_file(), (char *)NULL);
-        _exit(99);
-    }
-    assert_int_equal(waitpid(child, &how, 0), child);
-    assert_true(WIFEXITED(how) && WEXITSTATUS(how) == 0);
+    assert_int_equal(run_self("fs.folder.after:error", "test_keys", the_file(), NULL),
+                     0);
 }
 
 /* A key's text must not begin with a dash, so that no command takes it for an option.
@@ -432,5 +417,9 @@ PL_TEST(an_address_of_all_interfaces_is_told_with_a_host_and_the_key)
 
 PL_CHILD(argc, argv)
 {
-    return save_unflushed(argv[1]);
+    /* no folder can be flushed in this process */
+    pl_keypair made;
+    pl_keypair_create(&made);
+    const pl_status saved = pl_keypair_save(argv[1], &made);
+    return saved == PL_ERR_IO && !pl_path_exists(argv[1]) ? 0 : 1;
 }
