@@ -48,6 +48,13 @@ const float *kept_normals(uint64_t seed, uint64_t stream, size_t n)
     return kept[i].values;
 }
 
+void *new_buffer(pl_backend *be, size_t bytes)
+{
+    void *memory = NULL;
+    assert_ok(be->ops->alloc(be, bytes, "test buffer", &memory));
+    return memory;
+}
+
 /* Returns the parameters with which a training begins. They are kept for the next
  * model with the same shape and the same number of slots. */
 static const float *first_params(const pl_topology *t)
@@ -61,8 +68,7 @@ static const float *first_params(const pl_topology *t)
     free(params);
     shape = *pl_topology_shape(t);
     n_slots = pl_topology_n_slots(t);
-    params = calloc(pl_topology_path_params(t), sizeof *params);
-    assert_non_null(params);
+    params = pl_alloc(pl_topology_path_params(t) * sizeof *params);
     init_path(t, 4, params);
     return params;
 }

@@ -33,6 +33,9 @@ pl_backend *open_side(const char *name, const char *precision, int n_threads);
  * so that tests draw each value only once. */
 const float *kept_normals(uint64_t seed, uint64_t stream, size_t n);
 
+/* Allocates memory of the backend. */
+void *new_buffer(pl_backend *be, size_t bytes);
+
 /* Makes a topology with only one path. */
 pl_topology *one_path(const pl_shape *shape);
 

@@ -37,8 +37,7 @@ rig open_rig(const pl_shape *shape, int batch, bool training)
     pl_model_options options = {
         .batch = batch, .context = shape->context, .training = training};
     r.n = pl_topology_path_params(r.topology);
-    r.params = calloc(r.n, sizeof *r.params);
-    assert_non_null(r.params);
+    r.params = pl_alloc(r.n * sizeof *r.params);
     assert_ok(pl_model_create(be, r.topology, &options, &r.model));
     load_randoms(&r, 0, 0.3f);
     return r;

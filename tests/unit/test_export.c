@@ -111,8 +111,7 @@ static void take_tensors(gguf_view *g)
 
 static gguf_view *view_gguf(const char *path)
 {
-    gguf_view *g = calloc(1, sizeof *g);
-    assert_non_null(g);
+    gguf_view *g = pl_alloc(sizeof *g);
     assert_ok(pl_read_file(path, &g->bytes));
     assert_memory_equal(g->bytes.data, "GGUF\3\0\0\0", 8);
     g->at = 8;

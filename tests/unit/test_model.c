@@ -319,8 +319,7 @@ PL_TEST(a_step_in_passes_is_a_step)
         assert_int_equal(pl_model_train_step(parts.model, damaged, targets, B3, T5,
                                              &adam_default, 0.5f, &got),
                          PL_ERR_DATA);
-        OWNED(free_memory) float *grads = calloc(whole.n, sizeof *grads);
-        assert_non_null(grads);
+        OWNED(free_memory) float *grads = pl_alloc(whole.n * sizeof *grads);
         assert_ok(pl_model_save_grads(parts.model, grads));
         for (size_t i = 0; i < whole.n; i++)
             assert_true(grads[i] == 0.0f);

@@ -15,13 +15,6 @@ typedef struct twin {
     void *at[2];
 } twin;
 
-static void *new_buffer(pl_backend *be, size_t bytes)
-{
-    void *memory = NULL;
-    assert_ok(be->ops->alloc(be, bytes, "test buffer", &memory));
-    return memory;
-}
-
 static float *read_back(const pair *p, const twin *x, int side)
 {
     pl_backend *be = p->be[side];
@@ -66,8 +59,7 @@ static twin make_twin(const pair *p, size_t n, bool is_act, uint64_t stream,
 {
     twin x = {.n = n, .is_act = is_act};
     const float *normals = kept_normals(11, stream, n);
-    OWNED(free_memory) float *host = malloc(n * sizeof *host);
-    assert_non_null(host);
+    OWNED(free_memory) float *host = pl_alloc(n * sizeof *host);
     for (size_t i = 0; i < n; i++)
         host[i] = representable(p, scale * normals[i]);
     for (int side = 0; side < 2; side++) {
@@ -376,9 +368,8 @@ static const int longest_texts[] = {0, 9, 90};
 static text_places place_texts(const pair *p, int B, int T, int longest)
 {
     text_places x = {.longest = longest};
-    OWNED(free_memory) int32_t *host = calloc((size_t)(B * T), sizeof *host);
+    OWNED(free_memory) int32_t *host = pl_alloc((size_t)(B * T) * sizeof *host);
     uint64_t drawn = 0;
-    assert_non_null(host);
     for (int b = 0; b < B && longest > 0; b++)
         for (int t = 0, begin = 0, left = 0; t < T; t++, left--) {
             if (left == 0) {
