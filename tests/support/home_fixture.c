@@ -125,22 +125,7 @@ void restart_child(child *c)
 void define_grid(pl_arm *arm, const char *codec)
 {
     tiny_arm(arm, 2, 2, 2, 5);
-    arm->inner = (pl_inner){.batch = 2,
-                            .context = 16,
-                            .tau = 2,
-                            .phases = 5,
-                            .lr = 1e-3,
-                            .beta1 = 0.9,
-                            .beta2 = 0.95,
-                            .eps = 1e-8,
-                            .clip = 1};
-    for (int c = 0; c < PL_CLASS_COUNT; c++) {
-        arm->outer.lr[c] = 0.7;
-        arm->outer.momentum[c] = 0.9;
-    }
-    arm->outer.method = pl_method_defaults(PL_METHOD_DILOCO);
-    pl_copy_text(arm->outer.codec_name, sizeof arm->outer.codec_name, codec);
-    assert_ok(pl_codec_options_default(codec, &arm->outer.codec));
+    assert_ok(tiny_diloco(arm, 2, codec));
     for (int p = 0; p < PATHS; p++)
         arm->weights[p] = 1;
 }

@@ -20,8 +20,7 @@ typedef struct world {
 static int setup(void **state)
 {
     world *w = pl_alloc(sizeof *w);
-    if (make_scratch(NULL) != 0)
-        return -1;
+    assert_int_equal(make_scratch(NULL), 0);
     tiny_arm(&w->arm, 2, PATHS, 1, 3);
     w->arm.spec = (pl_topology_spec){.n_levels = 1, .experts = {2}, .replicas = 1};
     w->arm.inner = (pl_inner){.batch = 2, .tau = 3, .phases = 3};

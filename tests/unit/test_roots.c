@@ -43,26 +43,10 @@ static void put_arm(world *w)
 static int setup(void **state)
 {
     world *w = pl_alloc(sizeof *w);
-    if (make_scratch(NULL) != 0)
-        return -1;
+    assert_int_equal(make_scratch(NULL), 0);
     tiny_arm(&w->arm, 2, PATHS, 1, PHASES);
     w->arm.spec = (pl_topology_spec){.n_levels = 1, .experts = {2}, .replicas = 1};
-    w->arm.inner = (pl_inner){.batch = 2,
-                              .context = 16,
-                              .tau = 3,
-                              .phases = PHASES,
-                              .lr = 1e-3,
-                              .beta1 = 0.9,
-                              .beta2 = 0.95,
-                              .eps = 1e-8,
-                              .clip = 1};
-    for (int c = 0; c < PL_CLASS_COUNT; c++) {
-        w->arm.outer.lr[c] = 0.7;
-        w->arm.outer.momentum[c] = 0.9;
-    }
-    w->arm.outer.method = pl_method_defaults(PL_METHOD_DILOCO);
-    pl_copy_text(w->arm.outer.codec_name, sizeof w->arm.outer.codec_name, "f32");
-    assert_ok(pl_codec_options_default("f32", &w->arm.outer.codec));
+    assert_ok(tiny_diloco(&w->arm, 3, "f32"));
     w->arm.weights[0] = w->arm.weights[1] = 100;
     *state = w;
     assert_ok(pl_topology_create(&w->arm.shape, &w->arm.spec, &w->topology));
