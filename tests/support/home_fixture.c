@@ -49,7 +49,9 @@ void name_child(child *c, const char *dir, const char *kind, const char *file)
     pl_join(c->ready, dir, file);
 }
 
-bool await_child(child *c)
+/* Waits until the child is ready, but at most two minutes. Returns false if the child
+ * ended before it was ready. */
+static bool await_child(child *c)
 {
     for (int i = 0; i < 12000 && !pl_path_exists(c->ready); i++) {
         if (waitpid(c->pid, NULL, WNOHANG) > 0)
@@ -59,36 +61,28 @@ bool await_child(child *c)
     return true;
 }
 
-void start_failing_child(child *c, const char *failpoint)
+void start_child(child *c)
 {
     enum { STARTS = 5, PAUSE_MS = 300 };
     OWNED(pl_buf_destroy) pl_buf text = {0};
     const char *bind = c->address[0] ? c->address : "tcp://127.0.0.1:*";
-    assert_int_equal(pl_remove_tree(c->ready), PL_OK);
+    assert_ok(pl_remove_tree(c->ready));
     for (int start = 0; start < STARTS; start++) {
-        const char *point = start == 0 ? failpoint : "";
         c->pid = fork();
         if (c->pid == 0) {
-            setenv("PATHLOOM_FAILPOINT", point, 1);
-            if (!point[0])
-                unsetenv("PATHLOOM_FAILPOINT");
+            unsetenv("PATHLOOM_FAILPOINT");
             execl("/proc/self/exe", "child of a test", c->kind, c->target, bind,
                   c->ready, c->wait_ms, c->expect, (char *)NULL);
             _exit(71);
         }
         if (await_child(c))
             break;
-        pl_sleep_ms(point[0] ? 0 : PAUSE_MS);
+        pl_sleep_ms(PAUSE_MS);
     }
-    assert_int_equal(pl_read_file(c->ready, &text), PL_OK);
+    assert_ok(pl_read_file(c->ready, &text));
     pl_copy_text(c->address, sizeof c->address, pl_buf_text(&text));
-    if (strcmp(c->kind, "home") == 0 && !failpoint[0] && !has_hub)
+    if (strcmp(c->kind, "home") == 0 && !has_hub)
         tell_secret(c->address);
-}
-
-void start_child(child *c)
-{
-    start_failing_child(c, "");
 }
 
 long child_kib(const child *c)
@@ -131,22 +125,7 @@ void restart_child(child *c)
 void define_grid(pl_arm *arm, const char *codec)
 {
     tiny_arm(arm, 2, 2, 2, 5);
-    arm->inner = (pl_inner){.batch = 2,
-                            .context = 16,
-                            .tau = 2,
-                            .phases = 5,
-                            .lr = 1e-3,
-                            .beta1 = 0.9,
-                            .beta2 = 0.95,
-                            .eps = 1e-8,
-                            .clip = 1};
-    for (int c = 0; c < PL_CLASS_COUNT; c++) {
-        arm->outer.lr[c] = 0.7;
-        arm->outer.momentum[c] = 0.9;
-    }
-    arm->outer.method = pl_method_defaults(PL_METHOD_DILOCO);
-    pl_copy_text(arm->outer.codec_name, sizeof arm->outer.codec_name, codec);
-    assert_int_equal(pl_codec_options_default(codec, &arm->outer.codec), PL_OK);
+    assert_ok(tiny_diloco(arm, 2, codec));
     for (int p = 0; p < PATHS; p++)
         arm->weights[p] = 1;
 }
@@ -156,7 +135,7 @@ pl_client *open_client(const char *address)
     pl_client *out = NULL;
     pl_client_options options = {
         .homes = &address, .n_homes = 1, .patience_ms = PATIENCE_MS};
-    assert_int_equal(pl_client_create(&options, &out), PL_OK);
+    assert_ok(pl_client_create(&options, &out));
     return out;
 }
 
@@ -172,12 +151,10 @@ void publish_arm(pl_client *client, const pl_arm *arm, const pl_topology *topolo
         const pl_slot *s = pl_topology_slot(topology, slot);
         pl_topology_init(topology, slot, 1, start);
         pl_arm_module_name(arm, topology, m, name);
-        assert_int_equal(
-            pl_client_create_module(client, name, start, s->n_params, &arm->config),
-            PL_OK);
+        assert_ok(
+            pl_client_create_module(client, name, start, s->n_params, &arm->config));
     }
     pl_arm_encode(arm, &bytes);
     snprintf(name, sizeof name, "arm/%s", arm->name);
-    assert_int_equal(pl_client_put_object(client, name, bytes.data, bytes.len, &blob),
-                     PL_OK);
+    assert_ok(pl_client_put_object(client, name, bytes.data, bytes.len, &blob));
 }

@@ -46,22 +46,15 @@ int end_child(char **argv, pl_status status);
 
 /* Runs a home until SIGTERM, and returns the exit code. The test's main
  * calls this function if the program was started as a child, with the arguments that
- * start_failing_child passes. `home` contains the options of a home that differ from
+ * start_child passes. `home` contains the options of a home that differ from
  * the defaults. */
 int run_child(char **argv, pl_home_options home);
 
 void name_child(child *c, const char *dir, const char *kind, const char *file);
 
-/* Waits until the child is ready, but at most two minutes. Returns false if the child
- * ended before it was ready. */
-bool await_child(child *c);
-
-/* Starts the child with this fail point ("" for none). If the child ends before it is
- * ready, starts it again without the fail point, up to five starts in all. The child
- * may have died at the fail point. Or another process may have taken the child's port,
- * which is free while the child does not run. */
-void start_failing_child(child *c, const char *failpoint);
-
+/* Starts the child. If it ends before it is ready, starts it again, up to five starts
+ * in all: another process may have taken its port, which is free while it does not run.
+ */
 void start_child(child *c);
 
 /* Returns the child's resident memory in KiB; 0 under AddressSanitizer. */
