@@ -92,8 +92,7 @@ static void follow_rule(const pl_route_document *d, const rule_losses *rule, int
                         rule->stride, end - read);
         read = end;
     }
-    pl_free(lengths);
-    pl_free(evidence);
+    pl_free_all(lengths, evidence);
 }
 
 void pl_route_every(const pl_route_document *d, int path, int every,

@@ -163,7 +163,6 @@ pl_status pl_score_routed(pl_scorer *scorer, const pl_tokens *tokens,
             scores[place[i]] = own[i];
     }
 done:
-    pl_free(own);
-    pl_free(block);
+    pl_free_all(own, block);
     return status;
 }

@@ -95,8 +95,7 @@ void pl_scorer_destroy(pl_scorer **scorer)
             pl_model_destroy(&l->model);
         pl_backend_close(&l->backend);
     }
-    pl_free((*scorer)->lanes);
-    pl_free(*scorer);
+    pl_free_all((*scorer)->lanes, *scorer);
     *scorer = NULL;
 }
 

@@ -202,8 +202,7 @@ void pl_topology_destroy(pl_topology **topology)
     pl_topology *t = *topology;
     if (!t)
         return;
-    pl_free(t->cell);
-    pl_free_all(t->slots, t->first_module, t->tensors, t);
+    pl_free_all(t->cell, t->slots, t->first_module, t->tensors, t);
     *topology = NULL;
 }
 

@@ -28,8 +28,7 @@ void pl_health_walk_destroy(pl_health_walk **walk)
 {
     if (!*walk)
         return;
-    pl_free((*walk)->params);
-    pl_free(*walk);
+    pl_free_all((*walk)->params, *walk);
     *walk = NULL;
 }
 

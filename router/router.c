@@ -41,8 +41,7 @@ void pl_router_destroy(pl_router **router)
     lens_clear(&(*router)->lens);
     for (int level = 0; level < (*router)->n_levels; ++level)
         pl_free((*router)->centroids[level]);
-    pl_free((*router)->bias);
-    pl_free(*router);
+    pl_free_all((*router)->bias, *router);
     *router = NULL;
 }
 

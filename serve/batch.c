@@ -131,8 +131,7 @@ static void close_route(pl_batch *b, place *p)
         b->places[p->slots[k]].lent = false;
         b->n_lent--;
     }
-    pl_free(p->slots);
-    pl_free(p->paths);
+    pl_free_all(p->slots, p->paths);
     p->slots = NULL;
     p->paths = NULL;
     p->n_slots = 0;
@@ -177,8 +176,7 @@ void pl_batch_destroy(pl_batch **batch)
     prefix_cache_destroy(&b->prefixes);
     pl_decoder_destroy(&b->decoder);
     pl_chooser_destroy(&b->chooser);
-    pl_free(b->logits);
-    pl_free(b);
+    pl_free_all(b->logits, b);
     *batch = NULL;
 }
 

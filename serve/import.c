@@ -272,8 +272,7 @@ void pl_import_close(pl_import **import)
         return;
     for (int i = 0; i < m->info.n_files; i++)
         safetensors_close(&m->files[i]);
-    pl_free(m->files);
-    pl_free(m);
+    pl_free_all(m->files, m);
     *import = NULL;
 }
 

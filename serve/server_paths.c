@@ -512,8 +512,7 @@ pl_status server_paths_join_all(server_paths *p, int every,
     if (status == PL_OK && !*waits)
         status = pl_batch_join(batch, request);
     request->routes = NULL;
-    pl_free(numbers);
-    pl_free(tables);
+    pl_free_all(numbers, tables);
     return status;
 }
 

@@ -278,8 +278,7 @@ static void dnnl_close(gemm **head)
         entry_destroy(&g->table[i], g->n_threads);
     dnnl.dnnl_stream_destroy(g->stream);
     dnnl.dnnl_engine_destroy(g->engine);
-    pl_free(g->scratch.data);
-    pl_free(g);
+    pl_free_all(g->scratch.data, g);
     *head = NULL;
 }
 
