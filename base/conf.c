@@ -170,18 +170,17 @@ pl_status pl_conf_set(const pl_table *table, void *target, const char *key,
     const pl_key *row = find_key(table, key);
     if (!row)
         return unknown_key(table, key, where);
-    if (!set_field(row, target, value)) {
-        pl_buf wanted = {0};
-        pl_conf_wanted(row, &wanted);
-        if (row->type == PL_KEY_TEXT)
-            pl_buf_printf(&wanted, " (UTF-8, at most %d bytes)", PL_KEY_TEXT_MAX - 1);
-        const pl_status status =
-            pl_fail(PL_ERR_CONFIG, "`%s` is `%.64s` (%s) and must be %s", row->name,
-                    value, where, pl_buf_text(&wanted));
-        pl_buf_destroy(&wanted);
-        return status;
-    }
-    return PL_OK;
+    if (set_field(row, target, value))
+        return PL_OK;
+    pl_buf wanted = {0};
+    pl_conf_wanted(row, &wanted);
+    if (row->type == PL_KEY_TEXT)
+        pl_buf_printf(&wanted, " (UTF-8, at most %d bytes)", PL_KEY_TEXT_MAX - 1);
+    const pl_status status =
+        pl_fail(PL_ERR_CONFIG, "`%s` is `%.64s` (%s) and must be %s", row->name, value,
+                where, pl_buf_text(&wanted));
+    pl_buf_destroy(&wanted);
+    return status;
 }
 
 pl_status pl_conf_set_pair(const pl_table *table, void *target,
