@@ -2,7 +2,6 @@
 #include "base/crowd.h"
 #include "base/clock.h"
 #include "base/thread.h"
-#include <stddef.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>

@@ -3,10 +3,8 @@
  * After the rename the folder is synced, because it contains the new name. An error of
  * close counts as a failure: network file systems report a full disk only then. */
 #include "base/output.h"
-#include "base/buf.h"
 #include "base/failpoint.h"
 #include "base/fs.h"
-#include "base/mem.h"
 #include "base/text.h"
 #include <errno.h>
 #include <fcntl.h>

@@ -9,7 +9,6 @@
  * - pl_actor: a thread with a queue in and a queue out. */
 #include "base/thread.h"
 #include "base/fs.h"
-#include "base/mem.h"
 #include "base/text.h"
 #include <errno.h>
 #include <pthread.h>

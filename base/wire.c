@@ -10,19 +10,16 @@
  * a new routing id when it connects again. Therefore a client repeats a question until
  * it is answered, and a question has the same effect if it arrives twice. */
 #include "base/wire.h"
-#include "base/address.h"
 #include "base/clock.h"
 #include "base/failpoint.h"
 #include "base/fs.h"
 #include "base/gate.h"
-#include "base/mem.h"
 #include "base/text.h"
 #include "base/wire_internal.h"
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 #include <zmq.h>
 
 enum {

@@ -26,7 +26,6 @@
  * 1998). */
 #include "eval/routes.h"
 #include <math.h>
-#include <string.h>
 
 void pl_evidence_add(double *evidence, int n_paths, double behind, const float *losses,
                      size_t stride, size_t n)

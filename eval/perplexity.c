@@ -2,7 +2,6 @@
  * standard errors and perplexity. */
 #include "eval/eval.h"
 #include <math.h>
-#include <string.h>
 
 static void score_add(pl_score *sum, const pl_score *score)
 {

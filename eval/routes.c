@@ -4,7 +4,6 @@
  * paths with equal sums the first is chosen. */
 #include "eval/routes.h"
 #include <math.h>
-#include <string.h>
 
 static double sum_losses(const float *losses, uint32_t first, uint32_t end)
 {

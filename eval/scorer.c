@@ -1,7 +1,6 @@
 /* Scores documents: cuts them into windows in document order, fills batches of a fixed
  * size, and runs one model per thread. */
 #include "eval/scorer.h"
-#include <string.h>
 
 enum { TOKENS_A_CALL = 2048 };
 

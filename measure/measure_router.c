@@ -17,7 +17,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
-#include <signal.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>

@@ -14,7 +14,6 @@
 #include "measure/home_process.h"
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <fcntl.h>
 #include <unistd.h>
 

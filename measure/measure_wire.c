@@ -11,9 +11,7 @@
 #include "measure/measure.h"
 #include "measure/home_process.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 enum {

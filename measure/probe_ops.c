@@ -2,7 +2,6 @@
 #include "measure/probe_internal.h"
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 enum { QKV, O, GATE_UP, DOWN, HEAD, N_WEIGHTS };
 enum { STREAM_ROUNDS = 4, STREAM_CALLS = 8, STREAM_CACHES = 4, DRAWN = 1 << 16 };

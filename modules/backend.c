@@ -6,7 +6,6 @@
 #include "modules/cpu/cpu.h"
 #include "modules/ref/ref.h"
 #include <stdio.h>
-#include <string.h>
 
 #ifdef PL_HAVE_CUDA
 #include "modules/cuda/cuda.h"

@@ -15,7 +15,6 @@
  * share a model, one after another. */
 #include "modules/decoder_rows.h"
 #include <math.h>
-#include <string.h>
 
 /* The rows of an arrangement: each row's place in the previous arrangement, its slot,
  * its position. */

@@ -8,7 +8,6 @@
  * activations; its parameters are in modules (module.h). */
 #include "modules/model_internal.h"
 #include <limits.h>
-#include <string.h>
 
 pl_status model_fail_with_plan(const pl_model *m, pl_status status)
 {

@@ -9,7 +9,6 @@
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 enum { TENSORS_PER_BLOCK = 11, TENSORS_OUTSIDE = 3, SLOTS_OUTSIDE = 2 };
 

@@ -2,7 +2,6 @@
  * pseudo-gradients (health.h). */
 #include "outer/health.h"
 #include <math.h>
-#include <string.h>
 
 struct pl_health_walk {
     size_t n;

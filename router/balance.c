@@ -36,7 +36,6 @@
 #include "router/alike.h"
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { PIECES_AN_ITEM = 512, PATIENCE_A_PATH = 64, PATIENCE_MAX = 1 << 14 };
 static const double ROUNDING = 1e-9; /* relative tolerance for sums of weights */

@@ -18,7 +18,6 @@
  * double. */
 #include "router/discriminate.h"
 #include <math.h>
-#include <string.h>
 
 enum { POINTS_A_ITEM = 256, GUESS = 16 };
 

@@ -8,7 +8,6 @@
  * last point gets the point that is farthest from the centroid of its cluster, so all k
  * centroids stay in use. */
 #include "router/kmeans.h"
-#include <string.h>
 
 enum { POINTS_A_ITEM = 512, COLUMNS_A_ITEM = 64 };
 

@@ -3,7 +3,6 @@
 #include "router/kmeans.h"
 #include "router/router_internal.h"
 #include <math.h>
-#include <string.h>
 
 /* ---- creating a router ---- */
 

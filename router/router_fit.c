@@ -4,9 +4,7 @@
 #include "router/balance.h"
 #include "router/discriminate.h"
 #include "router/kmeans.h"
-#include "router/router_internal.h"
 #include <math.h>
-#include <string.h>
 
 enum { POINTS_A_ITEM = 256, BALANCE_ROUNDS = 8 };
 

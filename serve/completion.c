@@ -1,7 +1,6 @@
 /* Parses requests for completions in the form of OpenAI's API. */
 #include "serve/serve.h"
 #include <inttypes.h>
-#include <stddef.h>
 #include <stdio.h>
 
 /* The values of keys that a request leaves out. They are OpenAI's, except that the seed

@@ -3,7 +3,6 @@
  * Everything is checked when the model is opened: the configuration, the structure of
  * every file, and whether the files have exactly the tensors of our layout. So loading
  * only copies values. */
-#include "serve/exchange.h"
 #include "serve/llama_config.h"
 #include "serve/safetensors.h"
 #include <math.h>

@@ -1,7 +1,6 @@
 /* Chooses the path that answers a prompt: by the router, or by likelihood
  * (path_chooser.h). */
 #include "serve/path_chooser.h"
-#include "serve/module_pool.h"
 #include "serve/serve.h"
 
 #include <math.h>

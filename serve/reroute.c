@@ -2,7 +2,6 @@
  * a gate" means the rule "gate W": the router's models choose the path. "Without a
  * gate" means the rule "history W": the losses of the paths choose it. */
 #include "serve/rerouting.h"
-#include "eval/eval.h"
 #include "serve/sequence.h"
 
 /* The work that remains before the next token is chosen. */

@@ -7,8 +7,6 @@
  * One engine computes all paths of one shape. So working memory, slots and their caches
  * do not grow with the number of paths. */
 #include "serve/server_paths.h"
-#include "serve/module_pool.h"
-#include "serve/path_chooser.h"
 
 enum {
     /* a busy path gets new requests for at least this time, even if another path waits

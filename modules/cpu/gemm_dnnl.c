@@ -15,7 +15,6 @@
 #include "modules/cpu/team.h"
 #include <dnnl.h>
 #include <stdio.h>
-#include <string.h>
 #ifdef _OPENMP
 #include <omp.h>
 #endif
