@@ -9,7 +9,6 @@
 pl_status router_create(pl_router_kind kind, int n_levels, const int *experts, int dim,
                         int rank, bool with_rows, pl_router **out)
 {
-    *out = NULL;
     pl_status status = PL_OK;
     pl_router *router = pl_alloc(sizeof *router);
     router->kind = kind;
@@ -26,10 +25,10 @@ pl_status router_create(pl_router_kind kind, int n_levels, const int *experts, i
                             (void **)&router->centroids[level]));
     }
     router->bias = pl_alloc((size_t)router->n_paths * sizeof *router->bias);
-    *out = router;
-    router = NULL;
 done:
-    pl_router_destroy(&router);
+    if (status != PL_OK)
+        pl_router_destroy(&router);
+    *out = router;
     return status;
 }
 
