@@ -172,7 +172,6 @@ pl_status pl_module_pool_open(pl_module_pool *pool, const pl_path_source *source
     pl_status status = PL_OK;
     pl_hash all;
     pl_buf hashes = {0};
-    *out = NULL;
     p->source = *source;
     p->modules = pl_alloc(n_slots * sizeof(resident *));
     PL_TRY(name_modules(pool, source, &modules));
@@ -188,12 +187,12 @@ pl_status pl_module_pool_open(pl_module_pool *pool, const pl_path_source *source
     pl_hash_of("path modules", hashes.data, hashes.len, &all);
     memcpy(&p->contents, &all, sizeof p->contents);
     PL_TRY(pl_path_create(t, table, &p->table));
-    *out = p;
-    p = NULL;
 done:
     pl_buf_destroy(&hashes);
     pl_free_all(table, modules);
-    pl_module_pool_close(pool, &p);
+    if (status != PL_OK)
+        pl_module_pool_close(pool, &p);
+    *out = p;
     return status;
 }
 

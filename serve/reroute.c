@@ -299,8 +299,7 @@ pl_status pl_reroute_generate(const pl_rerouter *r, const int32_t *prompt, int n
 done:
     sequence_close(&s);
     rerouting_close(&w);
-    pl_free(slots);
     pl_chooser_destroy(&chooser);
-    pl_free(logits);
+    pl_free_all(slots, logits);
     return status;
 }
