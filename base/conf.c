@@ -416,7 +416,6 @@ static pl_status read_mapping(yaml_reader *reader, const char *prefix, int depth
 static pl_status load_file(yaml_reader *reader)
 {
     pl_status status = PL_OK;
-    PL_TRY(pl_refuse_special(reader->path));
     PL_TRY(pl_read_file(reader->path, &reader->text));
     if (!yaml_parser_initialize(&reader->parser))
         pl_memory_exhausted(sizeof reader->parser);

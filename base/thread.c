@@ -181,9 +181,7 @@ pl_status pl_parallel(int n_threads, size_t n_items, pl_item_fn fn, void *contex
         pthread_mutex_unlock(&idle_lock);
     }
     pthread_mutex_destroy(&crew.lock);
-    if (crew.status != PL_OK)
-        return pl_fail(crew.status, "%s", crew.sentence);
-    return PL_OK;
+    return crew.status == PL_OK ? PL_OK : pl_fail(crew.status, "%s", crew.sentence);
 }
 
 struct pl_thread {

@@ -189,7 +189,6 @@ pl_status wire_failed(const char *action, const char *address, pl_status otherwi
 static pl_status open_socket(const pl_address *at, bool is_server, bool is_secure,
                              pl_socket **out)
 {
-    *out = NULL;
     const char *address = at->endpoint;
     const bool is_ipv6 = pl_starts_with(address, "tcp://[");
     const struct {
