@@ -72,8 +72,7 @@ static pl_status unknown_key(const pl_table *table, const char *name, const char
 /* Whether a row has bounds. Rows without bounds leave min and max at zero. */
 static bool is_bounded(const pl_key *key)
 {
-    bool number = key->type == PL_KEY_INT || key->type == PL_KEY_REAL;
-    return number && key->min < key->max;
+    return (key->type == PL_KEY_INT || key->type == PL_KEY_REAL) && key->min < key->max;
 }
 
 void pl_conf_wanted(const pl_key *key, pl_buf *out)
@@ -498,8 +497,7 @@ static void put_yaml_value(const pl_key *key, const void *target, pl_buf *out)
 {
     pl_buf value = {0};
     put_value(key, target, &value);
-    bool text = key->type == PL_KEY_TEXT || key->type == PL_KEY_CHOICE;
-    if (text)
+    if (key->type == PL_KEY_TEXT || key->type == PL_KEY_CHOICE)
         put_yaml_text(pl_buf_text(&value), out);
     else
         pl_buf_append(out, value.data, value.len);

@@ -411,8 +411,7 @@ pl_status pl_key_list_load(const char *path, pl_key_list *out)
         size_t len = (size_t)((stop ? stop : end) - line);
         next = line + len + 1;
         number++;
-        const bool is_blank = strspn(line, " \t\r") == len;
-        if (is_blank)
+        if (strspn(line, " \t\r") == len) /* a blank line */
             continue;
         if (pl_starts_with(line, list_head)) {
             long long changed = 0;

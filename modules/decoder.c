@@ -431,10 +431,9 @@ pl_status pl_decoder_prefill(pl_decoder *d, int slot, const int32_t *tokens, int
 static void work_decode_step(void *context)
 {
     const pass *p = context;
-    const int head = p->d->m->shape->n_blocks;
     run_blocks(p);
     for (int at = 0; at < p->n;) {
-        const model_rows r = group_rows(p, head, at);
+        const model_rows r = group_rows(p, p->d->m->shape->n_blocks, at);
         make_logits(p->d, r.path, at, r.n, at);
         at += r.n;
     }

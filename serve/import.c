@@ -99,8 +99,7 @@ static const st_tensor *find_model_tensor(const pl_import *m, const char *name,
 
 static bool has_shape(const st_tensor *have, const pl_tensor *want)
 {
-    bool vector = want->rows == 1 && !want->decay;
-    if (vector)
+    if (want->rows == 1 && !want->decay) /* a vector */
         return have->n_dims == 1 && have->dims[0] == want->cols;
     return have->n_dims == 2 && have->dims[0] == want->rows &&
            have->dims[1] == want->cols;

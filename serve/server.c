@@ -254,8 +254,7 @@ static pl_status find_prompt_path(pl_server *s, const server_job *job,
     const server_models *models = server_paths_models(s->paths);
     if (prompt->path >= 0)
         return PL_OK;
-    const bool is_auto = server_models_is_auto(job->completion.model);
-    if (!is_auto) {
+    if (!server_models_is_auto(job->completion.model)) {
         PL_CHECK(server_models_find(models, job->completion.model, &prompt->path));
     } else if (job->kind == SERVER_EMBEDDING) {
         /* Embeddings can be compared only if one model made them. Different texts could
