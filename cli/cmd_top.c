@@ -17,7 +17,6 @@ typedef struct screen {
     struct termios before;
 } screen;
 
-/* ---- the terminal ---- */
 /* Prints a line, cut at the screen's right edge; nothing below the last line. */
 static void put_screen_line(screen *s, const char *format, ...) PL_PRINTF(2, 3);
 static void put_screen_line(screen *s, const char *format, ...)
@@ -41,7 +40,6 @@ static void put_screen_line(screen *s, const char *format, ...)
     s->line++;
 }
 
-/* ---- drawing ---- */
 static void put_head(screen *s, const pl_json *status)
 {
     const pl_json *workers = pl_json_get(status, "workers");

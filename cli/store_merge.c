@@ -9,7 +9,6 @@ typedef struct merge_call {
     pl_merge_plan plan;
 } merge_call;
 
-/* ---- options ---- */
 static pl_status read_merge_number(const store_call *call, store_option option,
                                    double *out)
 {

@@ -38,7 +38,6 @@ void print_tag(bool json, const pl_snapshot *tag, int width, bool full)
     row_finish(&r);
 }
 
-/* ---- log and show ---- */
 const char *path_text(store_call *call, const char *module, int64_t path,
                       char out[PL_NAME_MAX])
 {

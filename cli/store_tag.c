@@ -5,7 +5,6 @@
 #include "cli/store_call.h"
 #include "cli/store_print.h"
 
-/* Stores the tag, or removes it if `bytes` is empty (a home: stores an empty tag). */
 pl_status store_keep_tag(const store_call *call, pl_store *store, const char *name,
                          const pl_buf *bytes)
 {

@@ -22,7 +22,6 @@ static void print_reason(row *r, const verification *w, pl_replay_verdict which)
         row_text(r, "reason", w->why, "  %s");
 }
 
-/* ---- tasks ---- */
 static pl_status verify_task(verification *w, const pl_version *v, int index)
 {
     const pl_contribution *c = &v->contributions[index];
