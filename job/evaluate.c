@@ -19,9 +19,8 @@ static const struct {
 
 void evaluation_clear(evaluation *e)
 {
-    for (int i = 0; i < ROW_COUNT; i++) {
+    for (int i = 0; i < ROW_COUNT; i++)
         pl_free_all(e->rows[i].by_domain, e->rows[i].scores);
-    }
     pl_free_all(e->docs, e->path_of, e->likeliest, e->bytes, e->every);
     memset(e, 0, sizeof *e);
 }

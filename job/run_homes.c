@@ -65,7 +65,6 @@ pl_status run_clear_homes(const char *dir)
     return pl_remove_tree(pl_join(left, dir, "homes"));
 }
 
-/* The caller has locked the run. */
 pl_status run_set_homes(pl_run *r, int n, pl_divide_report *report)
 {
     enum { ANSWER_MS = 2000 };

@@ -314,9 +314,8 @@ static pl_status no_job(const char *dir)
 
 pl_status run_hub_address(const char *dir, char out[PL_ADDRESS_MAX])
 {
-    if (run_await_address(dir, "proc/hub.address", 0, out) == PL_OK)
-        return PL_OK;
-    return no_job(dir);
+    return run_await_address(dir, "proc/hub.address", 0, out) == PL_OK ? PL_OK
+                                                                       : no_job(dir);
 }
 
 /* Waits until a process that starts has written its address into RUN/FILE. */
@@ -499,12 +498,12 @@ done:
 pl_status run_watch(pl_run *r, const run_request *q)
 {
     char address[PL_ADDRESS_MAX];
-    if (!q->hub)
-        pl_copy_text(r->dir, sizeof r->dir, q->run ? q->run : "pathloom-run");
-    if (q->hub)
+    if (q->hub) {
         pl_copy_text(address, sizeof address, q->hub);
-    else
+    } else {
+        pl_copy_text(r->dir, sizeof r->dir, q->run ? q->run : "pathloom-run");
         PL_CHECK(run_hub_address(r->dir, address));
+    }
     PL_CHECK(q->key ? pl_admission_open(q->key, NULL) : run_use_keys(r->dir));
     return pl_wire_connect(address, &r->hub);
 }
@@ -515,9 +514,7 @@ pl_status run_ask_hub(pl_run *r, pl_json **out)
 {
     int lock = -1;
     pl_status status = run_hub_status(r, WATCH_MS, out);
-    if (status != PL_ERR_TIMEOUT && status != PL_ERR_NET)
-        return status;
-    if (!r->dir[0])
+    if ((status != PL_ERR_TIMEOUT && status != PL_ERR_NET) || !r->dir[0])
         return status;
     if (pl_path_exists(r->dir) && pl_lock_folder(r->dir, &lock) == PL_OK) {
         pl_unlock_folder(&lock);

@@ -249,8 +249,7 @@ pl_status stage_select(pl_run *r, const char *arm)
 done:
     pl_buf_destroy(&bytes);
     pl_scorer_destroy(&s.scorer);
-    pl_free(s.params);
-    pl_free_all(s.at, s.phases);
+    pl_free_all(s.at, s.phases, s.params);
     pl_topology_destroy(&s.topology);
     pl_arm_clear(&s.arm);
     return status;
