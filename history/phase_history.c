@@ -5,9 +5,7 @@
 
 void phase_history_begin(phase_history *h)
 {
-    memset(h, 0, sizeof *h);
-    h->stride = 1;
-    h->epoch = 1;
+    *h = (phase_history){.stride = 1, .epoch = 1};
 }
 
 void phase_history_clear(phase_history *h)
@@ -310,7 +308,6 @@ pl_held_sum phase_history_held(const phase_arm *a, size_t slot)
     return all;
 }
 
-/* ---- JSON ---- */
 /* Makes the list of a cell: [path, first phase, number of phases, loss, tokens,
  * seconds, worker, time of lease, time of commit, nats of held-out text]. */
 static pl_json *cell_json(const phase_history *h, int path, size_t slot,
