@@ -44,8 +44,7 @@ pl_status hub_fence_odd(hub *h, const hub_audit *a, const pl_audit_result *odd)
     int w = pl_name_table_get(h->worker_names, name);
     bool own = false, moved = w >= 0 && !pl_pubkey_none(key) &&
                               !pl_pubkey_equal(key, &h->workers[w].key);
-    pl_fence f;
-    memset(&f, 0, sizeof f);
+    pl_fence f = {0};
     pl_copy_text(f.name, sizeof f.name, name);
     const pl_key_role role = pl_gate_role(key, &own);
     /* If the job's own keys have been replaced, a worker that had one of the old keys
@@ -83,9 +82,8 @@ pl_status hub_repeat_fenced(hub *h)
 
 pl_status hub_take_fenced(hub *h, pl_reader *r)
 {
-    pl_fence f;
+    pl_fence f = {0};
     pl_msg_fenced_record said;
-    memset(&f, 0, sizeof f);
     pl_get_fields(r, pl_fields_of_fenced_record(), &said);
     PL_CHECK(pl_reader_status(r));
     pl_copy_text(f.reason, sizeof f.reason, said.reason);

@@ -290,10 +290,8 @@ static pl_status apply_record(hub *h, hub_home *home, const uint8_t *data, size_
             return PL_OK;
         }
         home->unknown_arms++;
-        const pl_hash *blob = &arm.arm_blob;
-        uint64_t offset = 0;
         pl_message m = {0};
-        PL_SAY(&m, GET_BLOB, get_blob, .blob = *blob, .offset = offset);
+        PL_SAY(&m, GET_BLOB, get_blob, .blob = arm.arm_blob);
         return hub_send_home(home, &m);
     } else if (pl_field_count(&r, PL_TAG_MODULE) > 0) {
         pl_get_fields(&r, pl_fields_of_module_record(), &module);

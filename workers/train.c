@@ -436,7 +436,6 @@ void trainer_progress(const trainer *t, int *step, double *loss,
 
 void train_job_clear(train_job *job)
 {
-    pl_free(job->params);
-    pl_free(job->state);
+    pl_free_all(job->params, job->state);
     job->params = job->state = NULL;
 }
