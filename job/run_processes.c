@@ -422,14 +422,14 @@ pl_status run_start(pl_run *r)
     return pl_wire_connect(r->hub_address, &r->hub);
 }
 
-static pl_status end_process(const char *address)
+pl_status run_ask_once(const char *address, const pl_keypair *own, uint16_t type,
+                       int longest_ms)
 {
-    enum { RETRY_MS = 1000, LONGEST_MS = 10000 };
     pl_socket *socket = NULL;
-    pl_message q = {.type = PL_MSG_STOP, .request = pl_wire_next_request()}, a = {0};
-    pl_status status = pl_wire_connect(address, &socket);
+    pl_message q = {.type = type, .request = pl_wire_next_request()}, a = {0};
+    pl_status status = pl_wire_connect_as(address, own, &socket);
     if (status == PL_OK)
-        status = pl_wire_ask(socket, &q, RETRY_MS, LONGEST_MS, &a);
+        status = pl_wire_ask(socket, &q, 1000, longest_ms, &a);
     pl_wire_close(&socket);
     pl_message_destroy(&q);
     pl_message_destroy(&a);
@@ -452,7 +452,8 @@ void run_stop(pl_run *r, pl_status how)
     pl_launcher_stop(r->launcher, "relay", 5000);
     /* A user has started the hub and the homes. The hub ends its workers. */
     for (int i = -1; r->cfg.attach && !stays && i < r->n_homes; i++)
-        if (end_process(i < 0 ? r->hub_address : r->homes_at[i]) != PL_OK)
+        if (run_ask_once(i < 0 ? r->hub_address : r->homes_at[i], NULL, PL_MSG_STOP,
+                         10000) != PL_OK)
             say("note     the %s may still run: %s", i < 0 ? "hub" : "home",
                 pl_last_error());
     pl_launcher_stop(r->launcher, "hub", 60000);
