@@ -20,7 +20,6 @@ typedef struct audit_call {
     int64_t n_modules;
 } audit_call;
 
-/* ---- all audits ---- */
 /* In text, the many audits whose results agreed are only counted. */
 static pl_status on_row(void *context, const char *name, const char *target)
 {
@@ -66,7 +65,6 @@ static pl_status on_fenced(void *context, const char *name, const char *target)
     return PL_OK;
 }
 
-/* ---- one worker ---- */
 static pl_status note_worker_version(void *context, const pl_version *v)
 {
     audit_call *call = context;

@@ -84,7 +84,6 @@ done:
     return status;
 }
 
-/* ---- training ---- */
 static pl_status add_arm(const card *c, const pl_arm *arm, const pl_topology *t,
                          int path, trained *sum, pl_buf *out)
 {
@@ -139,7 +138,6 @@ done:
     return status;
 }
 
-/* ---- evaluation ---- */
 /* Whether the last evaluation may have used different versions than the exported ones.
  * The report of an evaluation names neither the chapter nor the versions that were
  * evaluated, so the answer is derived from the store. */

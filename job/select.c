@@ -47,7 +47,6 @@ typedef struct found {
     size_t n_docs;
 } found;
 
-/* ---- held-out documents ---- */
 pl_status select_put_holdouts(pl_run *r, const pl_arm *arm, const routing *g)
 {
     char object[PL_MODULE_NAME_MAX];
@@ -82,7 +81,6 @@ pl_status select_copy_holdouts(pl_run *r, const pl_arm *before, const pl_topolog
     return PL_OK;
 }
 
-/* ---- scores ---- */
 static pl_status read_phase(selection *s, int path, int64_t phase)
 {
     for (int slot = 0; slot < pl_topology_n_slots(s->topology); slot++) {

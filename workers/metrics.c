@@ -113,7 +113,6 @@ static const family families[] = {
      "L2 norm of the update that made the newest version"},
 };
 
-/* ---- samples ---- */
 typedef struct label {
     const char *name, *value;
 } label;
@@ -158,7 +157,6 @@ static void sample(pl_buf *out, const family *f, const pl_json *o, const label *
         put_sample(out, f, labels, n, value);
 }
 
-/* ---- samples of each kind of object ---- */
 static void of_arms(pl_buf *out, const family *f, const pl_json *status)
 {
     const pl_json *arms = pl_json_get(status, "arms");
