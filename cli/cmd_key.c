@@ -288,7 +288,6 @@ static pl_status invite(const key_options *o)
     return PL_OK;
 }
 
-/* Adds a key of an HTTP server. */
 static pl_status add_api_key(const key_options *o)
 {
     char key[PL_API_KEY_TEXT];

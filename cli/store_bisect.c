@@ -16,7 +16,6 @@ static void print_step(void *context, const bisect_step *step)
     row_finish(&r);
 }
 
-/* Prints one line per contributor of the version. */
 static pl_status print_makers(store_call *call, const pl_snapshot_item *item)
 {
     pl_blame b;

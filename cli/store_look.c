@@ -22,7 +22,6 @@ static bool is_noted(look *q, const char *name)
     return q->noting;
 }
 
-/* Begins a row with the item's name. */
 static row begin_item(const look *q, const char *kind, const char *name)
 {
     row r = row_begin(q->json);

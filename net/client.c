@@ -332,8 +332,8 @@ pl_status pl_client_put_ref(pl_client *c, const char *name, const char *target)
     return query_owner(c, name, &q, NULL, NULL);
 }
 
-/* Creates a module. The first question is sent without the parameters, because the home
- * already has them if the arm continues another arm. */
+/* The first question is sent without the parameters, because the home already has them
+ * if the arm continues another arm. */
 pl_status pl_client_create_module(pl_client *c, const char *module, const float *params,
                                   size_t n, const pl_hash *config)
 {

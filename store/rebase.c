@@ -102,7 +102,7 @@ done:
     return status;
 }
 
-/* Drops the old base. An object that cannot be dropped is garbage for `store gc`. */
+/* An object that cannot be dropped is garbage for `store gc`. */
 void rebase_drop(pl_store *store, const remote_head *old)
 {
     engine_objects list = {0};

@@ -79,10 +79,9 @@ static pl_status release_updates(pl_txn *txn, pl_version *v)
     return PL_OK;
 }
 
-/* Drops the momentum and the change of old versions. They were needed only to make
- * later versions. The versions' rows stay, but no longer name these blobs.
- * head->momentum_from is the first version that may still have them, so older versions
- * need not be read. */
+/* Momentum and change were needed only to make later versions. The versions' rows stay,
+ * but no longer name these blobs. head->momentum_from is the first version that may
+ * still have them, so older versions need not be read. */
 pl_status retire_states(pl_txn *txn, const char *module, uint64_t late,
                         head_record *head)
 {

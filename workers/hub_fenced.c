@@ -33,9 +33,8 @@ static pl_status tell_fenced(hub *h, const pl_fence *f, int home)
     return hub_send_home(&h->homes[home], &m);
 }
 
-/* Fences a worker that sent or judged a part of the audited result, and was wrong. The
- * fence has the key of the lease under which the part was made, unless this is one of
- * the job's own keys. If the worker's name now belongs to a different key, the fence
+/* The fence has the key of the lease under which the part was made, unless this is one
+ * of the job's own keys. If the worker's name now belongs to a different key, the fence
  * has the text of the key instead of the name. */
 pl_status hub_fence_odd(hub *h, const hub_audit *a, const pl_audit_result *odd)
 {

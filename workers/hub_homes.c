@@ -217,7 +217,6 @@ static pl_status on_welcome(hub *h, hub_home *home, pl_message *m)
     return ask_state(home, 0);
 }
 
-/* Applies the record of a path to the plan. */
 static pl_status apply_path(hub *h, const hub_home *home, pl_reader *r)
 {
     pl_msg_path_record said = {0};
@@ -322,9 +321,9 @@ static void log_nonsense(const hub *h, const hub_home *home, unsigned type)
            (int)(home - h->homes), type, pl_last_error());
 }
 
-/* Applies some records of the homes' states. The state of a large job has tens of
- * thousands of records and arrives once per second. Workers that ask in the meantime
- * must not wait until all records are applied. The order of records does not matter. */
+/* The state of a large job has tens of thousands of records and arrives once per
+ * second. Workers that ask in the meantime must not wait until all are applied. The
+ * order of records does not matter. */
 bool hub_apply_some(hub *h)
 {
     bool more = false;

@@ -355,8 +355,7 @@ void hub_note_success(hub *h, int worker, bool late)
 }
 
 /* ---- on trial ---- */
-/* A result that is being audited may be a lie. Until the audit is closed, its worker
- * has not shown that it delivers. */
+/* A result that is being audited may be a lie. */
 bool hub_is_on_trial(const hub *h, const hub_worker *w)
 {
     return !w->own_key && (!w->delivers || hub_is_audited(h, w));

@@ -136,7 +136,6 @@ static pl_status count_batch(void *context)
     return check_cancelled(t);
 }
 
-/* Computes the routing features of the documents of the shard. */
 static pl_status compute_features(trainer *t, train_job *job)
 {
     const pl_arm *arm = job->arm;
