@@ -1,7 +1,6 @@
 /* pathloom audit: prints which tasks were done twice and whether the results agreed,
  * and which workers are fenced. With WORKER, prints to which versions this worker
  * contributed, and the commands that roll back to before these versions. */
-#include "cli/cli.h"
 #include "cli/store_print.h"
 
 typedef struct audit_call {

@@ -3,7 +3,6 @@
 
 #include <poll.h>
 #include <stdarg.h>
-#include <stdlib.h>
 #include <sys/ioctl.h>
 #include <termios.h>
 #include <unistd.h>

@@ -1,6 +1,5 @@
 /* pathloom store bisect: prints the search for the phase at which the mixture began to
  * predict a text worse, and the contributors to the versions of that phase. */
-#include "cli/store_call.h"
 #include "cli/store_print.h"
 
 #include <math.h>

@@ -1,5 +1,4 @@
 /* pathloom store init, backup, restore: make a store, copy it, copy it back. */
-#include "cli/store_call.h"
 #include "cli/store_print.h"
 
 #include <sys/stat.h>

@@ -1,5 +1,4 @@
 /* pathloom store diff: prints how versions of a module differ, by tensor. */
-#include "cli/store_call.h"
 #include "cli/store_print.h"
 
 typedef struct comparison {

@@ -1,5 +1,4 @@
 /* pathloom store ls, log, show, stat: list what a store has, show single items. */
-#include "cli/store_call.h"
 #include "cli/store_print.h"
 
 #include <math.h>

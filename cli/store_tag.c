@@ -2,7 +2,6 @@
  *
  * While a job runs, a home has locked the store, so this command asks the home to store
  * the tag. Otherwise this command stores the tag. */
-#include "cli/store_call.h"
 #include "cli/store_print.h"
 
 pl_status store_keep_tag(const store_call *call, pl_store *store, const char *name,

@@ -1,5 +1,4 @@
 /* pathloom store verify: repeats outer steps, merges and (--tasks) tasks. */
-#include "cli/store_call.h"
 #include "cli/store_print.h"
 
 static const char *const verdicts[] = {"same", "other", "unknown"};

@@ -3,7 +3,6 @@
 #include "history/module_health.h"
 #include "history/merged.h"
 #include <math.h>
-#include <string.h>
 
 typedef struct health_reader {
     pl_store *store;

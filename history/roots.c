@@ -3,7 +3,6 @@
  * versions of a module from a certain number on. Some methods also need version 0. */
 #include "history/roots.h"
 #include "outer/outer.h"
-#include <stdio.h>
 #include <string.h>
 
 /* The versions of one module that must be kept: all versions from `needed` on, version

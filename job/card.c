@@ -2,8 +2,6 @@
  * machine, so the same store and evaluation give the same bytes. */
 #include "job/card.h"
 
-#include <math.h>
-
 /* The first bytes of each card. An export replaces only a README.md that begins with
  * them. */
 #define CARD_HEAD                                                                      \

@@ -36,7 +36,6 @@
  * Everything here is computed from data in the homes, and the arm's definition is
  * stored last. If this process dies at any point, the next `train` stores the same
  * bytes. */
-#include "eval/eval.h"
 #include "job/stages.h"
 
 #include <stdlib.h>

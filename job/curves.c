@@ -15,7 +15,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum { LOOK_MS = 5000, READ_AT_ONCE = 2000, PATHS_SHOWN = 1024, WORKERS_POINTS = 64 };

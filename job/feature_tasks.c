@@ -7,7 +7,6 @@
  * path after the task. If this process dies, the next launcher finds the arm, or stores
  * the same bytes again. */
 #include "job/stages.h"
-#include "router/router.h"
 
 #include <math.h>
 

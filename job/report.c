@@ -1,6 +1,5 @@
 /* Prints the evaluation as a table, writes it as JSON, and prints samples of text. */
 #include "job/evaluate.h"
-#include "serve/serve.h"
 
 #include <math.h>
 

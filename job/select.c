@@ -13,10 +13,7 @@
  * tokens that the arm trained on (or TARGETS_LEAST per version, if that is more). A
  * choice depends only on data in the store, and the tag contains no time. So if the
  * launcher is killed meanwhile, the next launcher writes the same bytes. */
-#include "eval/eval.h"
-#include "home/home.h"
 #include "job/stages.h"
-#include "serve/serve.h"
 
 #include <math.h>
 

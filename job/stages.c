@@ -3,9 +3,6 @@
  * command stopped. */
 #include "job/stages.h"
 #include "job/forget.h"
-#include "eval/eval.h"
-#include "serve/serve.h"
-#include <math.h>
 
 /* ---- data ---- */
 static void on_progress(void *context, const char *line)
