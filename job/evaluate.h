@@ -2,7 +2,6 @@
  * it. */
 #pragma once
 #include "job/run.h"
-#include "eval/eval.h"
 
 /* Rows of the table: the mixture with three ways to choose a document's path, then the
  * baselines. */

@@ -13,12 +13,10 @@
  *   RUN/workers.json  how the workers spent their time since the last start
  *   RUN/report.json   the last evaluation */
 #pragma once
-#include "eval/eval.h"
 #include "home/home.h"
 #include "config/config.h"
 #include "serve/serve.h"
 #include "workers/workers.h"
-#include "net/net.h"
 
 enum { RELAYS_MAX = 16 };
 

@@ -1,7 +1,6 @@
 /* Private to the client: its connections to the homes, and how it repeats questions. */
 #pragma once
 #include "net/client.h"
-#include "net/submission.h"
 
 /* SILENCE_MS: without any byte for this time, open questions are asked again */
 enum { SLICE_MS = 100, SILENCE_MS = 10000 };

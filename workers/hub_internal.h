@@ -62,10 +62,8 @@
  * them), hub_fenced.c (workers that are shut out), hub_status.c (what `pathloom
  * status` shows). */
 #pragma once
-#include "workers/admission.h"
 #include "workers/plan.h"
 #include "workers/workers.h"
-#include "net/net.h"
 
 /* The speed of a worker: means over its finished tasks, in which the newest task has
  * the same weight as all earlier tasks together. */
