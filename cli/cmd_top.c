@@ -17,8 +17,7 @@ typedef struct screen {
 } screen;
 
 /* Prints a line, cut at the screen's right edge; nothing below the last line. */
-static void put_screen_line(screen *s, const char *format, ...) PL_PRINTF(2, 3);
-static void put_screen_line(screen *s, const char *format, ...)
+static void PL_PRINTF(2, 3) put_screen_line(screen *s, const char *format, ...)
 {
     char line[1024];
     va_list arguments;

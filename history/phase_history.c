@@ -59,12 +59,11 @@ static pl_status note_page_arm(void *context, const pl_object *object)
     if (h->n_arms == PHASE_ARMS_MAX || find_page_arm(h, name, strlen(name)) >= 0)
         return PL_OK;
     pl_status status = pl_read_arm(both[1], name, &arm, &topology);
-    if (status == PL_OK) {
-        phase_history_add_arm(h, &arm, topology);
-    } else {
+    if (status == PL_OK)
+        phase_history_add_arm(h, &arm, topology); /* leaves `arm` empty */
+    else
         pl_topology_destroy(&topology);
-        pl_arm_clear(&arm);
-    }
+    pl_arm_clear(&arm);
     return status;
 }
 

@@ -27,8 +27,7 @@ typedef struct checker {
     pl_status (*each)(struct checker *c);
 } checker;
 
-static void note_violation(checker *c, const char *format, ...) PL_PRINTF(2, 3);
-static void note_violation(checker *c, const char *format, ...)
+static void PL_PRINTF(2, 3) note_violation(checker *c, const char *format, ...)
 {
     char text[512];
     va_list arguments;

@@ -45,17 +45,12 @@ bool hub_homes_ready(const hub *h)
     return true;
 }
 
-static bool is_silent(const hub_home *home, int64_t now_ms)
-{
-    return now_ms - home->heard_ms > 2 * STATE_MS;
-}
-
 int64_t hub_reached_ms(const hub *h, int64_t now_ms)
 {
     int64_t ms = hub_homes_ready(h) ? now_ms : 0;
     for (int i = 0; i < h->n_homes; i++) {
-        const int64_t since_ms =
-            is_silent(&h->homes[i], now_ms) ? now_ms : h->homes[i].back_ms;
+        const bool is_silent = now_ms - h->homes[i].heard_ms > 2 * STATE_MS;
+        const int64_t since_ms = is_silent ? now_ms : h->homes[i].back_ms;
         ms = now_ms - since_ms < ms ? now_ms - since_ms : ms;
     }
     return ms;
@@ -366,7 +361,6 @@ static pl_status on_state(hub *h, hub_home *home, pl_message *m)
         return ask_state(home, home->state.len);
     pl_reader_open(&home->records, "STATE_IS", home->state.data, home->state.len);
     home->n_records = pl_field_count(&home->records, PL_TAG_RECORD);
-    home->n_applied = 0;
     home->unknown_arms = 0;
     PL_CHECK(pl_reader_status(&home->records));
     hub_begin_rows(h, (int)(home - h->homes));

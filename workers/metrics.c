@@ -125,10 +125,8 @@ static void put_sample(pl_buf *out, const family *f, const label *labels, int n,
         return;
     pl_buf_printf(out, "pathloom_%s", f->name);
     for (int i = 0; i < n; i++) {
-        const label *l = &labels[i];
-        bool first = i == 0;
-        pl_buf_printf(out, "%s%s=\"", first ? "{" : ",", l->name);
-        for (const char *c = l->value; *c; c++) {
+        pl_buf_printf(out, "%s%s=\"", i == 0 ? "{" : ",", labels[i].name);
+        for (const char *c = labels[i].value; *c; c++) {
             if (*c == '\\' || *c == '"')
                 pl_buf_append(out, "\\", 1);
             pl_buf_append(out, *c == '\n' ? " " : c, 1);
