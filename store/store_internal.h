@@ -1,8 +1,6 @@
 /* Private to the store: the structs of an open store and an open transaction, and the
  * functions that the files of this folder share. */
 #pragma once
-#include "store/chunk.h"
-#include "store/records.h"
 #include "store/engine/remote.h"
 #include "store/scratch.h"
 #include "store/watermark.h"
