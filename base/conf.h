@@ -3,7 +3,6 @@
  * gives the canonical text, whose hash identifies a configuration. */
 #pragma once
 #include "base/buf.h"
-#include <stdbool.h>
 #include <stdio.h>
 PL_C_BEGIN
 

@@ -1,7 +1,7 @@
 /* Chooses which connections of a listening socket are closed (crowd.h). */
 #include "base/crowd.h"
 #include "base/clock.h"
-#include <stddef.h>
+#include "base/thread.h"
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
@@ -43,18 +43,13 @@ int pl_files_for_guests(void)
 /* ---- guests ---- */
 void pl_guest_waits(pl_guest *g)
 {
-    __atomic_store_n(&g->waits_ms, pl_now_ms(), __ATOMIC_SEQ_CST);
+    pl_atomic_set(&g->waits_ms, pl_now_ms());
 }
 
 void pl_guest_is_busy(pl_guest *g)
 {
-    __atomic_store_n(&g->busy_ms, pl_now_ms(), __ATOMIC_SEQ_CST);
-    __atomic_store_n(&g->waits_ms, 0, __ATOMIC_SEQ_CST);
-}
-
-static int64_t waits_since(const pl_guest *g)
-{
-    return __atomic_load_n(&g->waits_ms, __ATOMIC_SEQ_CST);
+    pl_atomic_set(&g->busy_ms, pl_now_ms());
+    pl_atomic_set(&g->waits_ms, 0);
 }
 
 void pl_crowd_enter(pl_crowd *c, pl_guest *guest)
@@ -98,8 +93,8 @@ int pl_crowd_settle(pl_crowd *c)
     int n_open = 0, n_waiting = 0, n_of_address[SLOTS] = {0};
     bool few_files = false; /* a connection has a descriptor that is not for guests */
     for (pl_guest *g = c->first; g; g = g->next) {
-        const int64_t waits = waits_since(g),
-                      busy = __atomic_load_n(&g->busy_ms, __ATOMIC_SEQ_CST);
+        const int64_t waits = pl_atomic_get(&g->waits_ms),
+                      busy = pl_atomic_get(&g->busy_ms);
         const bool is_late =
             waits > 0 ? now - waits > c->wait_limit_ms : now - busy > c->busy_limit_ms;
         if (!g->cut && is_late)
@@ -110,7 +105,7 @@ int pl_crowd_settle(pl_crowd *c)
             continue;
         n_of_address[address_slot_of(g)]++;
         n_open++;
-        n_waiting += waits_since(g) > 0;
+        n_waiting += pl_atomic_get(&g->waits_ms) > 0;
         few_files |= g->socket >= files;
     }
     few_files &= n_waiting > WAITING_ALWAYS;
@@ -130,7 +125,7 @@ int pl_crowd_settle(pl_crowd *c)
         int64_t least = INT64_MAX;
         int most = 0;
         for (pl_guest *g = c->first; g; g = g->next) {
-            const int64_t since = waits_since(g);
+            const int64_t since = pl_atomic_get(&g->waits_ms);
             const int of_address = n_of_address[address_slot_of(g)];
             if (g->cut || since == 0 || of_address < most ||
                 (of_address == most && since > least))

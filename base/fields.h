@@ -31,8 +31,6 @@
  * The rows of a table must be in rising order of tags, like the fields of a record. */
 #pragma once
 #include "base/record.h"
-#include <stdbool.h>
-#include <stddef.h>
 PL_C_BEGIN
 
 typedef enum pl_field_kind {

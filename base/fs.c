@@ -379,9 +379,7 @@ uint64_t pl_folder_bytes(const char *path)
 uint64_t pl_disk_free_bytes(const char *path)
 {
     struct statvfs info;
-    if (statvfs(path, &info) != 0)
-        return 0;
-    return (uint64_t)info.f_bavail * info.f_frsize;
+    return statvfs(path, &info) == 0 ? (uint64_t)info.f_bavail * info.f_frsize : 0;
 }
 
 /* Writes a file and reads it back: permission bits say nothing about a disk that is

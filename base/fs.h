@@ -1,7 +1,6 @@
 /* Files and folders: whole-file reads, mapping, locks. */
 #pragma once
 #include "base/buf.h"
-#include <stdbool.h>
 PL_C_BEGIN
 
 bool pl_path_exists(const char *path);

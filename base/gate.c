@@ -44,15 +44,11 @@
 #include "base/gate.h"
 #include "base/clock.h"
 #include "base/fs.h"
-#include "base/mem.h"
 #include "base/text.h"
 #include "base/thread.h"
-#include "base/wire.h"
 #include "base/wire_internal.h"
 
-#include <errno.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <zmq.h>

@@ -130,8 +130,7 @@ pl_status pl_hash_parse(const char *text, pl_hash *out)
 {
     *out = (pl_hash){{0}};
     pl_hash hash;
-    size_t len = strlen(text);
-    bool good = len == PL_HASH_TEXT - 1;
+    bool good = strlen(text) == PL_HASH_TEXT - 1;
     for (size_t i = 0; good && i < PL_HASH_BYTES; i++) {
         int high = digit(text[2 * i]), low = digit(text[2 * i + 1]);
         good = high >= 0 && low >= 0;

@@ -1,7 +1,6 @@
 /* JSON values. Only json.c uses the library jansson. */
 #pragma once
 #include "base/buf.h"
-#include <stdbool.h>
 #include <stdio.h>
 PL_C_BEGIN
 

@@ -255,8 +255,8 @@ void pl_key_list_clear(pl_key_list *list)
     *list = (pl_key_list){0};
 }
 
-/* Returns the index of the key, or the index at which it would be inserted. */
-static size_t find_key_place(const pl_key_list *list, const pl_pubkey *key)
+/* Finds the index of the key, or the index at which it would be inserted. */
+static bool find_key_place(const pl_key_list *list, const pl_pubkey *key, size_t *at)
 {
     size_t low = 0, high = list->n;
     while (low < high) {
@@ -266,19 +266,15 @@ static size_t find_key_place(const pl_key_list *list, const pl_pubkey *key)
         else
             high = middle;
     }
-    return low;
-}
-
-static bool stands_at(const pl_key_list *list, size_t at, const pl_pubkey *key)
-{
-    return at < list->n && pl_pubkey_equal(&list->entries[at].key, key);
+    *at = low;
+    return low < list->n && pl_pubkey_equal(&list->entries[low].key, key);
 }
 
 const pl_key_entry *pl_key_list_find(const pl_key_list *list, const pl_pubkey *key,
                                      int64_t now_s)
 {
-    size_t at = find_key_place(list, key);
-    if (!stands_at(list, at, key))
+    size_t at;
+    if (!find_key_place(list, key, &at))
         return NULL;
     const pl_key_entry *e = &list->entries[at];
     bool over = now_s != 0 && e->expires_s != 0 && now_s > e->expires_s;
@@ -287,8 +283,8 @@ const pl_key_entry *pl_key_list_find(const pl_key_list *list, const pl_pubkey *k
 
 static void insert_entry(pl_key_list *list, const pl_key_entry *entry)
 {
-    size_t at = find_key_place(list, &entry->key);
-    if (!stands_at(list, at, &entry->key)) {
+    size_t at;
+    if (!find_key_place(list, &entry->key, &at)) {
         list->entries = pl_grow(list->entries, (list->n + 1) * sizeof *list->entries);
         memmove(list->entries + at + 1, list->entries + at,
                 (list->n - at) * sizeof *list->entries);
@@ -312,8 +308,8 @@ pl_status pl_key_list_put(pl_key_list *list, const pl_key_entry *entry)
 
 bool pl_key_list_drop(pl_key_list *list, const pl_pubkey *key)
 {
-    size_t at = find_key_place(list, key);
-    if (!stands_at(list, at, key))
+    size_t at;
+    if (!find_key_place(list, key, &at))
         return false;
     list->n--;
     memmove(list->entries + at, list->entries + at + 1,
@@ -323,8 +319,8 @@ bool pl_key_list_drop(pl_key_list *list, const pl_pubkey *key)
 
 bool pl_key_list_revoke(pl_key_list *list, const pl_pubkey *key)
 {
-    size_t at = find_key_place(list, key);
-    if (!stands_at(list, at, key))
+    size_t at;
+    if (!find_key_place(list, key, &at))
         return false;
     pl_key_entry *e = &list->entries[at];
     if (e->role == PL_AS_INVITE)
@@ -415,8 +411,7 @@ pl_status pl_key_list_load(const char *path, pl_key_list *out)
         size_t len = (size_t)((stop ? stop : end) - line);
         next = line + len + 1;
         number++;
-        const bool is_blank = strspn(line, " \t\r") == len;
-        if (is_blank)
+        if (strspn(line, " \t\r") == len) /* a blank line */
             continue;
         if (pl_starts_with(line, list_head)) {
             long long changed = 0;

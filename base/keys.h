@@ -18,10 +18,6 @@
  * most USES of them. */
 #pragma once
 #include "base/buf.h"
-#include "base/status.h"
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 PL_C_BEGIN
 
 enum {

@@ -8,9 +8,7 @@
 #include "base/mem.h"
 #include "base/processors.h"
 #include "base/text.h"
-#include <errno.h>
 #include <malloc.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

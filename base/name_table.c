@@ -3,7 +3,6 @@
 #include "base/name_table.h"
 #include "base/mem.h"
 #include "base/text.h"
-#include <stdint.h>
 #include <string.h>
 
 enum { FIRST_SIZE = 64 };

@@ -3,10 +3,8 @@
  * After the rename the folder is synced, because it contains the new name. An error of
  * close counts as a failure: network file systems report a full disk only then. */
 #include "base/output.h"
-#include "base/buf.h"
 #include "base/failpoint.h"
 #include "base/fs.h"
-#include "base/mem.h"
 #include "base/text.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -138,7 +136,6 @@ static pl_status open_output(const char *path, output_kind kind, pl_output **out
     pl_output *o = pl_alloc(sizeof *o);
     pl_status status = PL_OK;
     int named_fd = -1;
-    *out = NULL;
     o->is_new = kind == SECRET;
     o->fd = -1;
     if (!pl_copy_text(o->path, sizeof o->path, path) || !path[0])
@@ -148,13 +145,12 @@ static pl_status open_output(const char *path, output_kind kind, pl_output **out
     pl_copy_text(o->target, sizeof o->target, path);
     if (kind == NAMED)
         PL_TRY(follow_links(o, &named_fd));
-    if (named_fd >= 0) {
+    if (named_fd >= 0)
         o->fd = duplicate(named_fd);
-    } else if (kind == NAMED && is_special(o->target)) {
+    else if (kind == NAMED && is_special(o->target))
         o->fd = open_special(o->target);
-    } else {
+    else
         o->fd = open_temporary(o, kind);
-    }
     if (o->fd < 0)
         status = pl_file_failed("create", path);
 done:

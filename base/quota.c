@@ -2,7 +2,6 @@
  * until quota_destroy: otherwise a client could reconnect to get a full bucket. */
 #include "base/quota.h"
 #include "base/clock.h"
-#include "base/mem.h"
 #include "base/name_table.h"
 
 #include <stdatomic.h>

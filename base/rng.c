@@ -6,8 +6,6 @@
  * it without contraction to fused multiply-add (-ffp-contract=off, --fmad=false). */
 #include "base/rng.h"
 #include <math.h>
-#include <stdbool.h>
-#include <stddef.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/types.h>

@@ -99,13 +99,9 @@ pl_status pl_parse_real(const char *text, double *out)
 
 pl_status pl_parse_bool(const char *text, bool *out)
 {
-    static const char *const words[] = {"false", "true", "no", "yes", "off", "on"};
-    *out = false;
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (strcmp(text, words[i]) == 0) {
-            *out = i % 2 == 1;
-            return PL_OK;
-        }
+    *out = pl_lists_word("true yes on", ' ', text);
+    if (*out || pl_lists_word("false no off", ' ', text))
+        return PL_OK;
     return pl_fail(PL_ERR_DATA, "`%.64s` is neither true nor false", text);
 }
 

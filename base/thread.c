@@ -9,7 +9,6 @@
  * - pl_actor: a thread with a queue in and a queue out. */
 #include "base/thread.h"
 #include "base/fs.h"
-#include "base/mem.h"
 #include "base/text.h"
 #include <errno.h>
 #include <pthread.h>
@@ -182,9 +181,7 @@ pl_status pl_parallel(int n_threads, size_t n_items, pl_item_fn fn, void *contex
         pthread_mutex_unlock(&idle_lock);
     }
     pthread_mutex_destroy(&crew.lock);
-    if (crew.status != PL_OK)
-        return pl_fail(crew.status, "%s", crew.sentence);
-    return PL_OK;
+    return crew.status == PL_OK ? PL_OK : pl_fail(crew.status, "%s", crew.sentence);
 }
 
 struct pl_thread {

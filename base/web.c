@@ -1,7 +1,6 @@
 /* Makes HTTP requests through libcurl (web.h). */
 #include "base/web.h"
 #include "base/library.h"
-#include "base/mem.h"
 #include "base/text.h"
 #include "base/thread.h"
 #include <ctype.h>

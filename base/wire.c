@@ -10,19 +10,16 @@
  * a new routing id when it connects again. Therefore a client repeats a question until
  * it is answered, and a question has the same effect if it arrives twice. */
 #include "base/wire.h"
-#include "base/address.h"
 #include "base/clock.h"
 #include "base/failpoint.h"
 #include "base/fs.h"
 #include "base/gate.h"
-#include "base/mem.h"
 #include "base/text.h"
 #include "base/wire_internal.h"
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 #include <zmq.h>
 
 enum {
@@ -133,10 +130,9 @@ static bool frames_decode(frame_list *in, bool may_lend, pl_message *out)
         return false;
     if (may_lend && data.len >= LENT_FROM) {
         /* the message keeps the frame that contains its data */
-        zmq_msg_t *frame = &in->frame[WIRE_FRAMES_MAX - 1];
         zmq_msg_t *kept = pl_alloc(sizeof *kept);
         zmq_msg_init(kept);
-        zmq_msg_move(kept, frame);
+        zmq_msg_move(kept, &in->frame[WIRE_FRAMES_MAX - 1]);
         pl_buf_destroy(&out->data);
         out->data = (pl_buf){.data = zmq_msg_data(kept), .len = zmq_msg_size(kept)};
         out->lent = kept;
@@ -192,9 +188,7 @@ pl_status wire_failed(const char *action, const char *address, pl_status otherwi
 static pl_status open_socket(const pl_address *at, bool is_server, bool is_secure,
                              pl_socket **out)
 {
-    *out = NULL;
     const char *address = at->endpoint;
-    const bool is_ipv6 = pl_starts_with(address, "tcp://[");
     const struct {
         int name, value;
         bool server_only, client_only;
@@ -202,7 +196,7 @@ static pl_status open_socket(const pl_address *at, bool is_server, bool is_secur
         {ZMQ_LINGER, LINGER_MS, false, false},
         {ZMQ_SNDHWM, HIGH_WATER, false, false},
         {ZMQ_RCVHWM, HIGH_WATER, false, false},
-        {ZMQ_IPV6, is_ipv6, false, false},
+        {ZMQ_IPV6, pl_starts_with(address, "tcp://["), false, false},
         {ZMQ_HANDSHAKE_IVL, WIRE_HANDSHAKE_MS, true, false},
         {ZMQ_HANDSHAKE_IVL, WIRE_CLIENT_MS, false, true},
         {ZMQ_TCP_MAXRT, WIRE_SILENT_MS, false, true},

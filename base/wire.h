@@ -14,7 +14,6 @@
 #include "base/address.h"
 #include "base/buf.h"
 #include "base/fields.h"
-#include <stdbool.h>
 PL_C_BEGIN
 
 enum {

@@ -1,6 +1,5 @@
 /* Finds out why no connection to a server comes about: its name is unknown, nothing
  * listens at its port, or its machine is silent. ZeroMQ tries again silently. */
-#include "base/address.h"
 #include "base/clock.h"
 #include "base/text.h"
 #include "base/wire_internal.h"

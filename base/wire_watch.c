@@ -10,7 +10,6 @@
 #include "base/clock.h"
 #include "base/crowd.h"
 #include "base/gate.h"
-#include "base/mem.h"
 #include "base/thread.h"
 #include "base/wire_internal.h"
 #include <linux/tcp.h> /* its tcp_info is newer than that of netinet/tcp.h */

@@ -1,7 +1,6 @@
 /* pathloom audit: prints which tasks were done twice and whether the results agreed,
  * and which workers are fenced. With WORKER, prints to which versions this worker
  * contributed, and the commands that roll back to before these versions. */
-#include "cli/cli.h"
 #include "cli/store_print.h"
 
 typedef struct audit_call {
@@ -20,7 +19,6 @@ typedef struct audit_call {
     int64_t n_modules;
 } audit_call;
 
-/* ---- all audits ---- */
 /* In text, the many audits whose results agreed are only counted. */
 static pl_status on_row(void *context, const char *name, const char *target)
 {
@@ -66,7 +64,6 @@ static pl_status on_fenced(void *context, const char *name, const char *target)
     return PL_OK;
 }
 
-/* ---- one worker ---- */
 static pl_status note_worker_version(void *context, const pl_version *v)
 {
     audit_call *call = context;

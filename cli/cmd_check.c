@@ -1,5 +1,4 @@
 /* pathloom check: checks the invariants of a stopped run, from its store alone. */
-#include "cli/cli.h"
 #include "cli/row.h"
 #include "cli/store_call.h"
 

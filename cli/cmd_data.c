@@ -180,19 +180,18 @@ static pl_status run_data(int argc, char **argv)
         PL_TRY(pl_fail(PL_ERR_NOT_FOUND,
                        "no path was trained on a document of the domain or file `%s`",
                        call.of));
-    if (call.of && call.json) {
+    if (call.of) {
         pl_json_set_text(o, "of", call.of);
+    } else {
+        pl_json_set_int(o, "checked", call.n_checked);
+        pl_json_set_int(o, "problems", call.n_bad);
+    }
+    if (call.json) {
         say_json(o);
         o = NULL;
     }
     if (call.of)
         goto done;
-    if (call.json) {
-        pl_json_set_int(o, "checked", call.n_checked);
-        pl_json_set_int(o, "problems", call.n_bad);
-        say_json(o);
-        o = NULL;
-    }
     if (call.n_bad > 0)
         PL_TRY(pl_fail(PL_ERR_DATA, "%lld of %lld records of phases are wrong: %s",
                        (long long)call.n_bad, (long long)call.n_checked, call.example));

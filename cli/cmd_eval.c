@@ -32,7 +32,6 @@ static pl_status run_eval(int argc, char **argv)
     evaluation e = {0};
     pl_run r = {.lock = -1};
     pl_store *store = NULL;
-    pl_buf json = {0};
     pl_status status = PL_OK;
     PL_CHECK(cli_read(&verb_eval, argc, argv, &q, NULL));
     PL_CHECK(cli_read_select(q.select, q.mixture.at, &wish.best));
@@ -76,14 +75,12 @@ static pl_status run_eval(int argc, char **argv)
     PL_TRY(store_open_run(r.dir, &store));
     PL_TRY(evaluate(&r, store, &wish, &e));
     if (q.json) {
-        evaluation_json(&r, &e, 0, &json);
-        say("%s", pl_buf_text(&json));
+        say_json(evaluation_json(&r, &e));
     } else {
         evaluation_print(&r, &e);
         evaluation_print_details(&r, &e);
     }
 done:
-    pl_buf_destroy(&json);
     evaluation_clear(&e);
     pl_store_close(&store);
     run_close(&r);

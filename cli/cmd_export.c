@@ -57,7 +57,6 @@ typedef struct job {
     int n_notes;
 } job;
 
-/* ---- notes about the origin of the parameters ---- */
 static void add_export_note(job *j, const char *key, const char *value)
 {
     note_text *text = &j->texts[j->n_notes];
@@ -66,7 +65,6 @@ static void add_export_note(job *j, const char *key, const char *value)
     j->notes[j->n_notes++] = (pl_note){text->key, text->value};
 }
 
-/* ---- where the files go ---- */
 static pl_status export_path(job *j, int path)
 {
     const request *q = j->q;
@@ -164,9 +162,8 @@ static pl_status route(job *j, int *path)
     pl_path_chooser *chooser = NULL;
     pl_path_choice choice;
     pl_buf tokens = {0};
-    pl_status status =
-        pl_tokenizer_load_bytes(j->tokenizer.data, j->tokenizer.len, &tokenizer);
-    PL_TRY(status);
+    pl_status status = PL_OK;
+    PL_TRY(pl_tokenizer_load_bytes(j->tokenizer.data, j->tokenizer.len, &tokenizer));
     PL_TRY(pl_prompt_encode(tokenizer, j->q->text, strlen(j->q->text), &tokens));
     run_answer_settings(&j->r, &settings);
     settings.which.best = j->q->best;
@@ -212,10 +209,9 @@ static pl_status run_export(int argc, char **argv)
     PL_CHECK(cli_read(&verb_export, argc, argv, &q, NULL));
     PL_CHECK(cli_read_select(q.select, q.at, &q.best));
     q.gguf = strcmp(q.format, "gguf") == 0;
-    if (!q.gguf && strcmp(q.format, "safetensors") != 0) {
+    if (!q.gguf && strcmp(q.format, "safetensors") != 0)
         return pl_fail(PL_ERR_USAGE, "--format takes safetensors or gguf, not `%s`",
                        q.format);
-    }
     if (q.type_name)
         PL_CHECK(pl_weight_type_parse(q.type_name, &q.type));
     if (!q.out || !q.out[0])
@@ -261,8 +257,7 @@ static pl_status run_export(int argc, char **argv)
     for (; q.all && path < pl_topology_n_paths(j.topology); path++)
         PL_TRY(export_path(&j, path));
 done:
-    pl_free_all(j.notes, j.texts, j.modules);
-    pl_free(j.params);
+    pl_free_all(j.notes, j.texts, j.modules, j.params);
     pl_snapshot_clear(&j.tag);
     pl_buf_destroy(&j.tokenizer);
     pl_topology_destroy(&j.topology);

@@ -16,7 +16,6 @@ static const cli_option options[] = {
     CLI_JSON(homes_call, json),
 };
 
-/* ---- listing ---- */
 typedef struct inventory {
     pl_json *names;
     int n, n_objects;
@@ -79,7 +78,6 @@ done:
     return status;
 }
 
-/* ---- another number of homes ---- */
 static pl_status set_homes(homes_call *h)
 {
     int64_t n = 0;
@@ -109,7 +107,6 @@ static pl_status set_homes(homes_call *h)
     return PL_OK;
 }
 
-/* ---- the verb ---- */
 static pl_status run_homes(int argc, char **argv)
 {
     homes_call h = {.dir = "pathloom-run", .r = {.lock = -1}};

@@ -63,7 +63,6 @@ static pl_status parse_import_args(int argc, char **argv, request *q)
     return PL_OK;
 }
 
-/* ---- keys ---- */
 static pl_status make_real(request *q, const char *key, double value)
 {
     char text[32];
@@ -80,7 +79,6 @@ static pl_status make_path(request *q, const char *key, const char *path)
     return status;
 }
 
-/* ---- checks ---- */
 /* Reads all values once, so that errors are found now and not when a run begins. */
 static pl_status check_values(const pl_import *m, uint64_t *n_params)
 {
@@ -149,12 +147,11 @@ static pl_status run_import(int argc, char **argv)
     PL_TRY(pl_tokenizer_load(c.tokenizer, &tokenizer));
     int pieces = pl_tokenizer_vocab(tokenizer);
     pl_tokenizer_destroy(&tokenizer);
-    if (pieces > c.vocab) {
+    if (pieces > c.vocab)
         PL_TRY(pl_fail(PL_ERR_CONFIG,
                        "the tokenizer has %d pieces but the model's vocab_size is "
                        "%lld; give the tokenizer that the model was trained with",
                        pieces, (long long)c.vocab));
-    }
     PL_TRY(check_values(m, &n_params));
     config_leave_derived(&c);
     pl_conf_write_yaml(&config_table, &c, &text);

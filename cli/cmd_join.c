@@ -11,23 +11,6 @@
 
 enum { REACH_MS = 5000 };
 
-/* Asks whether the hub knows the key already. If it does, the machine has joined
- * before; the token is then not used, because no use of it may be left. ERR_NOPERM: it
- * does not know the key. ERR_NET, ERR_TIMEOUT: the hub is away. */
-static pl_status ask_for_key(const char *hub, const pl_keypair *own)
-{
-    pl_socket *socket = NULL;
-    pl_message q = {.type = PL_MSG_STATUS}, a = {0};
-    q.request = pl_wire_next_request();
-    pl_status status = pl_wire_connect_as(hub, own, &socket);
-    if (status == PL_OK)
-        status = pl_wire_ask(socket, &q, 1000, REACH_MS, &a);
-    pl_wire_close(&socket);
-    pl_message_destroy(&q);
-    pl_message_destroy(&a);
-    return status;
-}
-
 /* Admits this machine. One that joined before needs no hub now. */
 static pl_status enrol(process *p, const pl_keypair *invite, char role[32])
 {
@@ -44,7 +27,10 @@ static pl_status enrol(process *p, const pl_keypair *invite, char role[32])
     if (!p->name)
         process_name(p);
     pl_copy_text(role, 32, "worker");
-    status = was_there ? ask_for_key(p->hub, &own) : PL_ERR_NOPERM;
+    /* If the hub knows the key, the token is not used, because no use of it may be
+     * left. ERR_NOPERM: it does not know the key. ERR_NET, ERR_TIMEOUT: it is away. */
+    status =
+        was_there ? run_ask_once(p->hub, &own, PL_MSG_STATUS, REACH_MS) : PL_ERR_NOPERM;
     if (status == PL_ERR_NET || status == PL_ERR_TIMEOUT) {
         say("%s; this machine has joined before, so its worker waits for the hub",
             pl_last_error());

@@ -235,7 +235,6 @@ static pl_status revoke_key(const key_options *o)
     return PL_OK;
 }
 
-/* ---- invitations ---- */
 static pl_status invite(const key_options *o)
 {
     char path[PL_PATH_MAX], secret[PL_INVITE_TEXT], token[PL_TOKEN_MAX];
@@ -289,7 +288,6 @@ static pl_status invite(const key_options *o)
     return PL_OK;
 }
 
-/* ---- keys of an HTTP server ---- */
 static pl_status add_api_key(const key_options *o)
 {
     char key[PL_API_KEY_TEXT];

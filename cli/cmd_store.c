@@ -186,7 +186,6 @@ const cli_option *store_option_row(int option)
     return &options[option];
 }
 
-/* ---- parsing ---- */
 pl_status store_option_int(const store_call *call, store_option option, int64_t initial,
                            int64_t min, int64_t *out)
 {
@@ -198,7 +197,6 @@ pl_status store_option_int(const store_call *call, store_option option, int64_t 
                    options[option].name, (long long)min, text);
 }
 
-/* ---- running ---- */
 static pl_status check_folder(const store_call *call)
 {
     PL_CHECK(pl_store_check_access(call->folder));

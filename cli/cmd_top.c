@@ -3,7 +3,6 @@
 
 #include <poll.h>
 #include <stdarg.h>
-#include <stdlib.h>
 #include <sys/ioctl.h>
 #include <termios.h>
 #include <unistd.h>
@@ -17,10 +16,8 @@ typedef struct screen {
     struct termios before;
 } screen;
 
-/* ---- the terminal ---- */
 /* Prints a line, cut at the screen's right edge; nothing below the last line. */
-static void put_screen_line(screen *s, const char *format, ...) PL_PRINTF(2, 3);
-static void put_screen_line(screen *s, const char *format, ...)
+static void PL_PRINTF(2, 3) put_screen_line(screen *s, const char *format, ...)
 {
     char line[1024];
     va_list arguments;
@@ -41,7 +38,6 @@ static void put_screen_line(screen *s, const char *format, ...)
     s->line++;
 }
 
-/* ---- drawing ---- */
 static void put_head(screen *s, const pl_json *status)
 {
     const pl_json *workers = pl_json_get(status, "workers");

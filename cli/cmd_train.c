@@ -36,7 +36,8 @@ static pl_status report(pl_run *r)
     curves_evaluation(r, &e);
     evaluation_print(r, &e);
     run_say_peak(r);
-    PL_TRY(evaluation_save(r, &e)); /* before a second evaluation, which may fail */
+    /* before a second evaluation, which may fail */
+    PL_TRY(run_write_json(r, "report.json", evaluation_json(r, &e), 2, "\n"));
     PL_TRY(evaluation_print_before(r, store, &e));
     PL_TRY(evaluation_samples(r, store, &e));
 done:

@@ -135,7 +135,6 @@ void cli_print_manual_of_all(const cli_verb *const *verbs, size_t n)
     }
 }
 
-/* ---- completion ---- */
 void cli_print_completion(const cli_verb *const *verbs, size_t n)
 {
     printf(

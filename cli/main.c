@@ -1,5 +1,4 @@
 /* The main function of pathloom: finds the verb and calls it (cmd_VERB.c). */
-#include "cli/cli.h"
 #include "cli/store_call.h"
 
 #include <stdlib.h>

@@ -1,6 +1,5 @@
 /* pathloom store bisect: prints the search for the phase at which the mixture began to
  * predict a text worse, and the contributors to the versions of that phase. */
-#include "cli/store_call.h"
 #include "cli/store_print.h"
 
 #include <math.h>
@@ -16,7 +15,6 @@ static void print_step(void *context, const bisect_step *step)
     row_finish(&r);
 }
 
-/* Prints one line per contributor of the version. */
 static pl_status print_makers(store_call *call, const pl_snapshot_item *item)
 {
     pl_blame b;

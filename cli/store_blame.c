@@ -1,5 +1,4 @@
 /* pathloom store blame: prints which workers, updates and domains made a version. */
-#include "cli/store_call.h"
 #include "cli/store_print.h"
 
 /* Prints the documents of a contributor. `tokenizer` may be NULL. */

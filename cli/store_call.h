@@ -6,11 +6,6 @@
  * sentence and sets the exit code. */
 #pragma once
 #include "cli/cli.h"
-#include "codec/codec.h"
-#include "outer/outer.h"
-#include "net/net.h"
-#include "home/home.h"
-#include "store/store.h"
 
 /* X(NAME, option, argument or NULL, help) */
 #define STORE_OPTION_TABLE(X)                                                          \

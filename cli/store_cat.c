@@ -19,7 +19,6 @@ static pl_status write_output(const void *data, size_t len)
                               "the program that reads it has ended");
 }
 
-/* ---- which floats ---- */
 static pl_status find_tensor(const pl_topology *t, const char *module,
                              const char *asked, stretch *out)
 {
@@ -50,7 +49,6 @@ static pl_status find_tensor(const pl_topology *t, const char *module,
                    near ? near : names[0]);
 }
 
-/* ---- writing ---- */
 static pl_status cat_version(store_call *call, cat_format format)
 {
     char arm_name[PL_MODULE_NAME_MAX];

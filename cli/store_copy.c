@@ -1,10 +1,8 @@
 /* pathloom store init, backup, restore: make a store, copy it, copy it back. */
-#include "cli/store_call.h"
 #include "cli/store_print.h"
 
 #include <sys/stat.h>
 
-/* ---- init ---- */
 pl_status store_init(store_call *call)
 {
     char path[PL_PATH_MAX];
@@ -22,7 +20,6 @@ pl_status store_init(store_call *call)
     return PL_OK;
 }
 
-/* ---- checked copies ---- */
 pl_status store_refuse_overlap(const store_call *call, const char *other)
 {
     const char *what = call->verb->name, *store = call->folder;
@@ -70,13 +67,12 @@ static pl_status check_copy(const char *folder, bool bytes, pl_audit_report *rep
     pl_status status =
         pl_store_audit(store, bytes, note_first_problem, problem, report);
     pl_store_close(&store);
-    if (status == PL_OK && report->n_problems > 0)
-        status =
-            pl_fail(PL_ERR_DAMAGED,
-                    "%s is damaged in %llu places (`pathloom store fsck --store "
-                    "%s` lists them); the first is: %s",
-                    folder, (unsigned long long)report->n_problems, folder, problem);
-    return status;
+    if (status != PL_OK || report->n_problems == 0)
+        return status;
+    return pl_fail(PL_ERR_DAMAGED,
+                   "%s is damaged in %llu places (`pathloom store fsck --store "
+                   "%s` lists them); the first is: %s",
+                   folder, (unsigned long long)report->n_problems, folder, problem);
 }
 
 static pl_status copy_store(store_call *call, pl_store *from, const char *from_folder,

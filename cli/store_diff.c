@@ -1,5 +1,4 @@
 /* pathloom store diff: prints how versions of a module differ, by tensor. */
-#include "cli/store_call.h"
 #include "cli/store_print.h"
 
 typedef struct comparison {
@@ -34,8 +33,7 @@ static pl_status diff_modules(comparison *c, const pl_module_at *a,
                               const pl_module_at *b)
 {
     pl_status status = PL_OK;
-    memset(&c->a, 0, sizeof c->a);
-    memset(&c->b, 0, sizeof c->b);
+    c->a = c->b = (pl_version){0};
     PL_TRY(pl_store_get_version(c->call->store, a->module, a->number, &c->a));
     PL_TRY(pl_store_get_version(c->call->store, b->module, b->number, &c->b));
     PL_TRY(pl_comparison_load(&c->compare, &c->a, &c->b));

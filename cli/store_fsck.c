@@ -1,5 +1,4 @@
 /* pathloom store fsck: checks a store and names everything that is damaged. */
-#include "cli/store_call.h"
 #include "cli/store_print.h"
 
 pl_status store_fsck(store_call *call)

@@ -1,6 +1,5 @@
 /* pathloom store gc: frees the data of old versions (history/garbage.h). Without
  * --delete, the command only counts what it would free. */
-#include "cli/store_call.h"
 #include "cli/store_print.h"
 
 pl_status store_gc(store_call *call)

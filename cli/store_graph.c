@@ -1,6 +1,5 @@
 /* pathloom store log --graph: draws from which versions a version was made, the newest
  * first. Each line of descent has a lane (a column of the drawing). */
-#include "cli/store_call.h"
 #include "cli/store_print.h"
 
 /* LANES_MAX: largest number of lanes that are drawn. A version that needs another lane

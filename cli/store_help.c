@@ -1,7 +1,6 @@
 /* Prints help, manual page and completion of `pathloom store` (cmd_store.c). */
 #include "cli/store_call.h"
 
-/* ---- completion ---- */
 void store_print_completion(void)
 {
     printf("# bash completion of `pathloom store`; made by `pathloom "

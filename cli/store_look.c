@@ -1,5 +1,4 @@
 /* pathloom store ls, log, show, stat: list what a store has, show single items. */
-#include "cli/store_call.h"
 #include "cli/store_print.h"
 
 #include <math.h>
@@ -22,7 +21,6 @@ static bool is_noted(look *q, const char *name)
     return q->noting;
 }
 
-/* Begins a row with the item's name. */
 static row begin_item(const look *q, const char *kind, const char *name)
 {
     row r = row_begin(q->json);

@@ -1,7 +1,6 @@
 /* pathloom store merge: makes each module from the modules of several sources, by the
  * methods linear, slerp, ties or task (outer/blend.h), and names the result with a tag
  * (history/merge_plan.h). The tag is written last. */
-#include "cli/store_call.h"
 #include "cli/store_print.h"
 
 typedef struct merge_call {
@@ -9,7 +8,6 @@ typedef struct merge_call {
     pl_merge_plan plan;
 } merge_call;
 
-/* ---- options ---- */
 static pl_status read_merge_number(const store_call *call, store_option option,
                                    double *out)
 {

@@ -1,6 +1,5 @@
 /* pathloom store pack: compresses old versions now (otherwise a home does this while it
  * is idle), and returns the free space to the disk. */
-#include "cli/store_call.h"
 #include "cli/store_print.h"
 
 enum { PACK_BYTES = 64 << 20 };

@@ -38,7 +38,6 @@ void print_tag(bool json, const pl_snapshot *tag, int width, bool full)
     row_finish(&r);
 }
 
-/* ---- log and show ---- */
 const char *path_text(store_call *call, const char *module, int64_t path,
                       char out[PL_NAME_MAX])
 {
@@ -109,7 +108,6 @@ static void print_contributions(row *r, const pl_version *v, store_call *call)
     }
 }
 
-/* The text is for `show` if `full` is true, otherwise for `log`. */
 void print_version(store_call *call, const pl_version *v, uint64_t bytes,
                    uint64_t momentum_bytes, bool full, version_notes notes)
 {

@@ -2,10 +2,8 @@
  * item. The JSON contains nothing that depends on the time of the call, so
  * two calls on an unchanged store print the same bytes. */
 #pragma once
-#include "home/home.h"
 #include "cli/row.h"
 #include "cli/store_call.h"
-#include "store/store.h"
 
 /* Prints a line of `store ls`. `width`: of the column of names. `full`: also prints the
  * versions of the tag, which the JSON always has. */

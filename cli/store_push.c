@@ -1,5 +1,4 @@
 /* pathloom store push, pull: copy versions that another store lacks. */
-#include "cli/store_call.h"
 #include "cli/store_print.h"
 
 /* Copies a module, all modules of an arm or of a tag, or everything (no second word). A

@@ -8,7 +8,6 @@
  *   refused               plan --> commit (pl_writers_roll_back) --> print
  *
  * plan.store is what pl_writers_view returns; pl_writers_close closes it. */
-#include "cli/store_call.h"
 #include "cli/store_print.h"
 
 pl_status store_rollback(store_call *call)

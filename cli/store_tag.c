@@ -2,10 +2,8 @@
  *
  * While a job runs, a home has locked the store, so this command asks the home to store
  * the tag. Otherwise this command stores the tag. */
-#include "cli/store_call.h"
 #include "cli/store_print.h"
 
-/* Stores the tag, or removes it if `bytes` is empty (a home: stores an empty tag). */
 pl_status store_keep_tag(const store_call *call, pl_store *store, const char *name,
                          const pl_buf *bytes)
 {

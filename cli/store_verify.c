@@ -1,5 +1,4 @@
 /* pathloom store verify: repeats outer steps, merges and (--tasks) tasks. */
-#include "cli/store_call.h"
 #include "cli/store_print.h"
 
 static const char *const verdicts[] = {"same", "other", "unknown"};
@@ -22,7 +21,6 @@ static void print_reason(row *r, const verification *w, pl_replay_verdict which)
         row_text(r, "reason", w->why, "  %s");
 }
 
-/* ---- tasks ---- */
 static pl_status verify_task(verification *w, const pl_version *v, int index)
 {
     const pl_contribution *c = &v->contributions[index];

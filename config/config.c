@@ -346,7 +346,6 @@ static pl_status check_listener(const config *c, const char *key, const char *te
     return PL_OK;
 }
 
-/* ---- chapters of the mixture ---- */
 /* Checks that the chapters fit the outer method, the schedules and the other keys. All
  * chapters except those of train.more share one schedule. */
 static pl_status check_chapters(const config *c, const pl_outer *outer, int n_paths)
@@ -436,13 +435,12 @@ pl_status config_check(const config *c)
     PL_CHECK(check_listener(c, "net.home", c->home_bind));
     char copy[PL_KEY_TEXT_MAX], *rest = copy;
     pl_copy_text(copy, sizeof copy, c->baselines);
-    for (char *word; (word = strtok_r(rest, ", ", &rest));) {
+    for (char *word; (word = strtok_r(rest, ", ", &rest));)
         if (!config_is_baseline(word) && strcmp(word, "none") != 0)
             return pl_fail(PL_ERR_CONFIG,
                            "eval.baselines: unknown baseline `%s`; known are dense, "
                            "diloco, dense-eq, dense-batch and none",
                            word);
-    }
     if (c->base_steps == 0 && !c->import[0])
         return pl_fail(PL_ERR_CONFIG,
                        "train.base_steps is 0, so the paths would start from random "

@@ -270,7 +270,6 @@ pl_status config_graft(const pl_shape *shape, const char *text, config_chapter *
     return status == PL_OK ? status : pl_fail_in(status, "topology.graft `%s`", text);
 }
 
-/* ---- topology.split ---- */
 pl_status config_split(const pl_shape *shape, const char *levels,
                        config_chapter *chapter)
 {

@@ -43,7 +43,6 @@ static const struct {
     {"dense-1b", DENSE " train.lr=2e-4"},
 };
 
-/* ---- shape and topology as keys ---- */
 static const char *choice_name(int choice)
 {
     if (choice == PL_CHOICE_PRIVATE)

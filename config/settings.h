@@ -28,9 +28,6 @@
  *   Afterwards config_keep_own computes derived values again and keeps the saved
  *   spelling of file names. */
 #pragma once
-#include "base/base.h"
-#include "modules/modules.h"
-#include "codec/codec.h"
 #include "outer/outer.h"
 #include "net/net.h"
 #include "router/router.h"

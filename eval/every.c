@@ -26,7 +26,6 @@
  * 1998). */
 #include "eval/routes.h"
 #include <math.h>
-#include <string.h>
 
 void pl_evidence_add(double *evidence, int n_paths, double behind, const float *losses,
                      size_t stride, size_t n)
@@ -92,8 +91,7 @@ static void follow_rule(const pl_route_document *d, const rule_losses *rule, int
                         rule->stride, end - read);
         read = end;
     }
-    pl_free(lengths);
-    pl_free(evidence);
+    pl_free_all(lengths, evidence);
 }
 
 void pl_route_every(const pl_route_document *d, int path, int every,

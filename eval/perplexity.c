@@ -2,7 +2,6 @@
  * standard errors and perplexity. */
 #include "eval/eval.h"
 #include <math.h>
-#include <string.h>
 
 static void score_add(pl_score *sum, const pl_score *score)
 {
@@ -163,7 +162,6 @@ pl_status pl_score_routed(pl_scorer *scorer, const pl_tokens *tokens,
             scores[place[i]] = own[i];
     }
 done:
-    pl_free(own);
-    pl_free(block);
+    pl_free_all(own, block);
     return status;
 }

@@ -4,7 +4,6 @@
  * paths with equal sums the first is chosen. */
 #include "eval/routes.h"
 #include <math.h>
-#include <string.h>
 
 static double sum_losses(const float *losses, uint32_t first, uint32_t end)
 {
@@ -92,8 +91,7 @@ static float *make_gate_losses(const pl_route_job *job, uint32_t doc)
 static pl_status score_part(const pl_route_job *job, size_t first, size_t n,
                             size_t targets, float *params, const pl_routes *out)
 {
-    const pl_topology *t = pl_scorer_topology(job->scorer);
-    const int n_paths = pl_topology_n_paths(t);
+    const int n_paths = pl_topology_n_paths(pl_scorer_topology(job->scorer));
     float *losses = NULL;
     pl_status status;
     PL_TRY(pl_try_alloc(targets * (size_t)n_paths * sizeof(float),

@@ -1,7 +1,6 @@
 /* Scores documents: cuts them into windows in document order, fills batches of a fixed
  * size, and runs one model per thread. */
 #include "eval/scorer.h"
-#include <string.h>
 
 enum { TOKENS_A_CALL = 2048 };
 
@@ -95,8 +94,7 @@ void pl_scorer_destroy(pl_scorer **scorer)
             pl_model_destroy(&l->model);
         pl_backend_close(&l->backend);
     }
-    pl_free((*scorer)->lanes);
-    pl_free(*scorer);
+    pl_free_all((*scorer)->lanes, *scorer);
     *scorer = NULL;
 }
 

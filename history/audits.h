@@ -2,7 +2,6 @@
  * published secrets draw exactly the tasks that were audited (outer/audit_row.h). */
 #pragma once
 #include "outer/outer.h"
-#include "store/store.h"
 
 pl_status pl_audits_count(pl_store *store, int64_t counts[PL_VERDICT_COUNT]);
 

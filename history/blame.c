@@ -15,12 +15,10 @@ static pl_contributor *find_contributor(pl_blame *b, const pl_contribution *c)
     }
     b->list = pl_grow(b->list, (b->n + 1) * sizeof *b->list);
     pl_contributor *p = &b->list[b->n++];
-    memset(p, 0, sizeof *p);
+    /* the newest version is visited first, so its loss stays */
+    *p = (pl_contributor){.path = c->path, .replica = c->replica, .loss = c->work.loss};
     pl_copy_text(p->worker, sizeof p->worker, c->worker);
     pl_copy_text(p->device, sizeof p->device, c->device);
-    p->path = c->path;
-    p->replica = c->replica;
-    p->loss = c->work.loss; /* the loss in the newest version, which is visited first */
     return p;
 }
 
@@ -154,10 +152,9 @@ done:
 
 void pl_blame_clear(pl_blame *b)
 {
-    for (size_t i = 0; i < b->n; i++) {
+    for (size_t i = 0; i < b->n; i++)
         pl_free_all(b->list[i].samples.at, b->list[i].parts.domains,
                     b->list[i].parts.documents);
-    }
     pl_free(b->list);
     *b = (pl_blame){0};
 }

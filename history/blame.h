@@ -11,8 +11,6 @@
 #pragma once
 #include "history/exposure.h"
 #include "history/coverage.h"
-#include "outer/outer.h"
-#include "store/store.h"
 
 typedef struct pl_contributor {
     char worker[PL_TEXT_MAX], device[PL_TEXT_MAX];

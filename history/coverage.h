@@ -7,7 +7,6 @@
  * some of its modules may have one. */
 #pragma once
 #include "outer/outer.h"
-#include "store/store.h"
 
 typedef struct pl_coverage {
     char path[PL_MODULE_NAME_MAX]; /* "mix/p01.r0" */

@@ -39,8 +39,7 @@ double pl_difference_changed(const pl_difference *d)
 
 static void unload_params(pl_comparison *c)
 {
-    pl_free(c->x);
-    pl_free(c->y);
+    pl_free_all(c->x, c->y);
     c->x = c->y = NULL;
 }
 

@@ -1,7 +1,6 @@
 /* Computes how the parameters of two versions differ, tensor by tensor. */
 #pragma once
 #include "outer/outer.h"
-#include "store/store.h"
 
 /* Sums over the `n` values of one tensor or of a whole module. For each value let `a`
  * be its number in the first version, `b` its number in the second, and d = b - a. `aa`

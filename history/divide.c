@@ -22,7 +22,6 @@ typedef struct dividing {
     pl_divide_report *report;
 } dividing;
 
-/* ---- where a name belongs ---- */
 /* Returns whether every home has records with this name. */
 static bool is_everywhere(const char *name)
 {
@@ -76,7 +75,6 @@ static int owner_of(const dividing *d, const char *name)
     return owner;
 }
 
-/* ---- copying ---- */
 static pl_status begin_rows(dividing *d)
 {
     return d->t.txn ? PL_OK : pl_txn_begin(d->t.to, &d->t.txn);

@@ -6,7 +6,6 @@
  * the caller puts it in the old one's place. */
 #pragma once
 #include "net/net.h"
-#include "store/store.h"
 
 typedef struct pl_divide_report {
     uint64_t n_names, n_rows, bytes; /* bytes of the blobs that were copied */

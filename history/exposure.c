@@ -160,7 +160,6 @@ pl_status pl_exposure_read(pl_store *store, const pl_arm *arm,
     return PL_OK;
 }
 
-/* ---- by domain and by document ---- */
 static int compare_parts(const void *x, const void *y)
 {
     const pl_text_part *a = x, *b = y;
@@ -225,7 +224,6 @@ done:
     return status;
 }
 
-/* ---- the first phase ---- */
 pl_status pl_exposure_draws(pl_store *store, const pl_arm *arm,
                             const pl_topology *topology, const pl_subject *subject,
                             int64_t *draws, int *emptied)

@@ -9,7 +9,6 @@
 #pragma once
 #include "corpus/corpus.h"
 #include "outer/outer.h"
-#include "store/store.h"
 
 /* The documents that are counted: all of a domain, or all with one of these hashes. */
 typedef struct pl_subject {

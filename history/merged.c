@@ -51,11 +51,11 @@ bool pl_version_has_sums(const pl_version *v)
 
 pl_blend_method pl_version_blend(const pl_version *v)
 {
-    pl_blend_method method = PL_BLEND_COUNT;
-    if (!pl_version_is_merged(v) ||
-        pl_blend_parse(v->method + strlen(prefix), &method) != PL_OK)
-        return PL_BLEND_COUNT;
-    return method;
+    pl_blend_method method;
+    return pl_version_is_merged(v) &&
+                   pl_blend_parse(v->method + strlen(prefix), &method) == PL_OK
+               ? method
+               : PL_BLEND_COUNT;
 }
 
 bool pl_contribution_is_base(const pl_contribution *c)
@@ -226,7 +226,6 @@ done:
     return status;
 }
 
-/* ---- making a version again ---- */
 pl_status pl_merged_source_of(const pl_contribution *c, pl_module_at *out)
 {
     const char *at = strrchr(c->worker, '@');

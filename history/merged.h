@@ -14,7 +14,6 @@
 #pragma once
 #include "history/names.h"
 #include "outer/outer.h"
-#include "store/store.h"
 
 typedef struct pl_recipe {
     pl_blend blend;

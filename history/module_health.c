@@ -3,7 +3,6 @@
 #include "history/module_health.h"
 #include "history/merged.h"
 #include <math.h>
-#include <string.h>
 
 typedef struct health_reader {
     pl_store *store;
@@ -89,8 +88,7 @@ pl_status pl_module_health(pl_store *store, const char *module, uint64_t last,
 done:
     pl_version_clear(&v);
     pl_health_walk_destroy(&r.walk);
-    pl_free(r.params);
-    pl_free_all(r.norms, r.weights);
+    pl_free_all(r.params, r.norms, r.weights);
     pl_topology_destroy(&r.topology);
     pl_arm_clear(&r.arm);
     return status;

@@ -1,7 +1,6 @@
 /* Computes how well the outer steps of a module worked (outer/health.h). */
 #pragma once
 #include "outer/outer.h"
-#include "store/store.h"
 
 /* Computes the health of versions 0 to `last`. *out has last + 1 entries. The caller
  * frees *out with pl_free, also after a failure. */

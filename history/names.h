@@ -7,7 +7,6 @@
  *   ARM  ARM@4  ARM@TAG  TAG    a version of each module of an arm */
 #pragma once
 #include "net/net.h"
-#include "store/store.h"
 
 typedef struct pl_module_at {
     char module[PL_MODULE_NAME_MAX];

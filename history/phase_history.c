@@ -5,9 +5,7 @@
 
 void phase_history_begin(phase_history *h)
 {
-    memset(h, 0, sizeof *h);
-    h->stride = 1;
-    h->epoch = 1;
+    *h = (phase_history){.stride = 1, .epoch = 1};
 }
 
 void phase_history_clear(phase_history *h)
@@ -61,12 +59,11 @@ static pl_status note_page_arm(void *context, const pl_object *object)
     if (h->n_arms == PHASE_ARMS_MAX || find_page_arm(h, name, strlen(name)) >= 0)
         return PL_OK;
     pl_status status = pl_read_arm(both[1], name, &arm, &topology);
-    if (status == PL_OK) {
-        phase_history_add_arm(h, &arm, topology);
-    } else {
+    if (status == PL_OK)
+        phase_history_add_arm(h, &arm, topology); /* leaves `arm` empty */
+    else
         pl_topology_destroy(&topology);
-        pl_arm_clear(&arm);
-    }
+    pl_arm_clear(&arm);
     return status;
 }
 
@@ -310,7 +307,6 @@ pl_held_sum phase_history_held(const phase_arm *a, size_t slot)
     return all;
 }
 
-/* ---- JSON ---- */
 /* Makes the list of a cell: [path, first phase, number of phases, loss, tokens,
  * seconds, worker, time of lease, time of commit, nats of held-out text]. */
 static pl_json *cell_json(const phase_history *h, int path, size_t slot,

@@ -10,7 +10,6 @@
 #pragma once
 #include "history/module_lineage.h"
 #include "outer/outer.h"
-#include "store/store.h"
 
 enum { PHASE_CELLS_MAX = 32768, PHASE_WORKERS_MAX = 8192, PHASE_ARMS_MAX = 64 };
 

@@ -2,7 +2,6 @@
  * all paths have finished a phase, or the newest versions. */
 #pragma once
 #include "outer/outer.h"
-#include "store/store.h"
 
 /* Returns the module's version when all paths have finished `phase` phases. */
 uint64_t pl_version_after(const pl_arm *arm, const pl_topology *t, int module,

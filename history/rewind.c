@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- data that the store still has ---- */
 typedef struct keeper {
     pl_store *store;
     const pl_rewind_arm *of;

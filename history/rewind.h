@@ -10,8 +10,6 @@
 #pragma once
 #include "history/exposure.h"
 #include "history/affected.h"
-#include "outer/outer.h"
-#include "store/store.h"
 
 typedef struct pl_rewind_arm {
     pl_arm arm; /* the arm's definition with the shards of the copy */

@@ -35,13 +35,11 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- making the plan ---- */
 static pl_status add_head(void *context, const pl_version *head)
 {
     pl_rollback_plan *r = context;
     r->changes = pl_grow(r->changes, (r->n + 1) * sizeof *r->changes);
     pl_rollback_change *c = &r->changes[r->n++];
-    memset(c, 0, sizeof *c);
     pl_copy_text(c->module, sizeof c->module, head->module);
     c->source = c->head = c->last = head->number;
     return PL_OK;
@@ -168,7 +166,6 @@ pl_status pl_rollback_plan_make(pl_rollback_plan *r)
     return status;
 }
 
-/* ---- carrying the plan out ---- */
 void pl_rollback_words(const pl_rollback_plan *r, char out[PL_TEXT_MAX])
 {
     snprintf(out, PL_TEXT_MAX, "%s --to %s", r->what, r->to);

@@ -1,9 +1,7 @@
 /* Computes which versions a rollback writes, and in which phase training continues. */
 #pragma once
 #include "history/names.h"
-#include "net/net.h"
 #include "outer/outer.h"
-#include "store/store.h"
 
 typedef struct pl_rollback_change {
     char module[PL_MODULE_NAME_MAX];

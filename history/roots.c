@@ -3,7 +3,6 @@
  * versions of a module from a certain number on. Some methods also need version 0. */
 #include "history/roots.h"
 #include "outer/outer.h"
-#include <stdio.h>
 #include <string.h>
 
 /* The versions of one module that must be kept: all versions from `needed` on, version
@@ -88,10 +87,8 @@ static void add_module(pl_roots *r, const pl_arm *arm, const pl_topology *t, int
     pl_version head;
     r->modules = pl_grow(r->modules, (r->n_modules + 1) * sizeof *r->modules);
     root_module *m = &r->modules[r->n_modules++];
-    memset(m, 0, sizeof *m);
+    *m = (root_module){.needed = UINT64_MAX, .needs_first = c.keeps_first};
     pl_copy_text(m->name, sizeof m->name, c.name);
-    m->needed = UINT64_MAX;
-    m->needs_first = c.keeps_first;
     if (pl_phase_stays(arm, pl_arm_full_phases(arm)))
         m->continued = pl_rounds_after(&c, pl_arm_full_phases(arm));
     for (int nth = 0; nth < pl_topology_module_n_paths(t, module); nth++)

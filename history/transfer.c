@@ -21,7 +21,6 @@ done:
     return status;
 }
 
-/* ---- copying versions ---- */
 static pl_status bring_version(pl_transfer *t, const char *module, uint64_t number,
                                bool *gone)
 {
@@ -96,7 +95,6 @@ static pl_status bring_head(void *context, const pl_version *head)
     return PL_OK;
 }
 
-/* ---- copying objects ---- */
 static pl_status bring_object(pl_transfer *t, const pl_object *object)
 {
     pl_object old;
@@ -141,7 +139,6 @@ static pl_status visit_tag(void *context, const pl_snapshot *tag)
     for (size_t i = 0; i < tag->n_items; i++) {
         const pl_snapshot_item *item = &tag->items[i];
         pl_version v;
-        memset(&v, 0, sizeof v);
         pl_status status = pl_store_get_version(t->to, item->module, item->number, &v);
         pl_version_clear(&v);
         if (status != PL_OK)
@@ -152,7 +149,6 @@ static pl_status visit_tag(void *context, const pl_snapshot *tag)
     return bring_object(t, &object);
 }
 
-/* ---- copying modules and arms ---- */
 pl_status pl_transfer_module(pl_transfer *t, const char *module, uint64_t number)
 {
     pl_version v;

@@ -404,8 +404,7 @@ static pl_status on_put_ref(home *h, pl_message *m)
                        "different name",
                        q.name);
     PL_CHECK(home_write(h));
-    PL_CHECK(pl_txn_put_ref(h->txn, q.name, q.text));
-    return PL_OK;
+    return pl_txn_put_ref(h->txn, q.name, q.text);
 }
 
 /* Makes version 0 of a module, before the launcher announces the arm. */

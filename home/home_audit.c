@@ -347,7 +347,6 @@ pl_status home_check_fenced(const home *h, const pl_lease *lease)
     return f ? pl_fail(PL_ERR_NOPERM, "%s", f->reason) : PL_OK;
 }
 
-/* ---- reading audits and fenced workers at start ---- */
 /* A copy of the store from before the verdict may still have the updates. */
 pl_status home_load_dropped(void *context, const char *name, const char *target)
 {

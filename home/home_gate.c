@@ -190,7 +190,6 @@ static pl_status find_before(home *h, const home_arm *arm, int index,
     return PL_OK;
 }
 
-/* ---- the three kinds of states ---- */
 /* Refuses values of documents that are NaN or too large: features beyond the hidden
  * state of any usable model would make all other documents look the same to the router,
  * and sums of larger scores (nats) would not be finite, which would end the job when a
@@ -251,7 +250,6 @@ pl_status home_check_state(home *h, const home_arm *arm, int index,
     PL_TRY(find_before(h, arm, index, &claim, &owned_before));
     PL_TRY(pl_state_check(&claim));
 done:
-    pl_free(owned);
-    pl_free(owned_before);
+    pl_free_all(owned, owned_before);
     return status;
 }

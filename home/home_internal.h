@@ -1,10 +1,7 @@
 /* Private to the folder home: the home's state, and the functions that the files of
  * this folder share. home.c explains how the files work together. */
 #pragma once
-#include "outer/outer.h"
 #include "home/home.h"
-#include "net/net.h"
-#include "store/store.h"
 
 /* The norms of the newest contributions to a module's versions, in a ring. Their median
  * is the usual norm: it is the same after a restart, and no single worker can change it

@@ -116,7 +116,6 @@ bool home_is_receipt(const home *h, const char *module, int64_t round,
     return false;
 }
 
-/* ---- checks of reported work ---- */
 enum { SECONDS_MAX = 1000000000, LOSS_MAX = 1000000000 };
 
 pl_status home_check_work(const home_lease *l, const pl_work *w)

@@ -59,7 +59,6 @@ static void add_meeting(home_module *m, home_meeting meeting)
     m->meetings[m->n_meetings++] = meeting;
 }
 
-/* ---- reading and answering a question ---- */
 static pl_status read_question(home *h, const pl_msg_meet *said, question *q)
 {
     memset(q, 0, sizeof *q);
@@ -155,7 +154,6 @@ pl_status home_meet(home *h, const pl_peer *peer, pl_message *m, pl_message *ans
     return PL_OK;
 }
 
-/* ---- decided meetings ---- */
 bool home_was_split(const home_arm *arm, int module, int64_t round, int index)
 {
     const home_module *m = &arm->modules[module];

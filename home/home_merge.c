@@ -66,7 +66,7 @@ static pl_status read_floats(home *h, const pl_hash *blob, size_t n, float *out)
  * next version. */
 static pl_status take_outer_step(merge *g)
 {
-    pl_version *v = &g->version, first;
+    pl_version *v = &g->version, first = {0};
     const size_t n = g->module->n_params;
     pl_outer_report report;
     pl_outer_state state = {.params = g->params,
@@ -75,7 +75,6 @@ static pl_status take_outer_step(merge *g)
                             .displacement = v->displacement,
                             .arrivals = (int)v->arrivals};
     pl_status status = PL_OK;
-    memset(&first, 0, sizeof first);
     float *weights = pl_alloc((size_t)g->n * sizeof *weights);
     for (int i = 0; i < g->n; i++)
         weights[i] =
@@ -163,8 +162,8 @@ static pl_status prepare_merge(merge *g)
 
 static void release_merge(merge *g)
 {
-    pl_free_all(g->contributions, g->matrices);
-    pl_free_all(g->params, g->momentum, g->origin, g->before);
+    pl_free_all(g->contributions, g->matrices, g->params, g->momentum, g->origin,
+                g->before);
     pl_buf_destroy(&g->change);
 }
 
@@ -392,7 +391,6 @@ pl_status home_merge_ready(home *h)
     return PL_OK;
 }
 
-/* ---- replay: making a version again ---- */
 /* Makes version `made` again, if the store still has its sources. */
 static pl_status replay_in(home *h, home_arm *arm, const pl_version *made,
                            pl_replay *out)

@@ -113,7 +113,6 @@ static pl_status load_module(home *h, home_arm *arm, int index)
     /* the norm gate gets the norms of the contributions to the newest versions */
     uint64_t number = m->version < HOME_NORMS_MAX ? 1 : m->version - HOME_NORMS_MAX;
     for (; number <= m->version; number++) {
-        memset(&v, 0, sizeof v);
         status = pl_store_get_version(h->store, m->name, number, &v);
         for (int i = 0; status == PL_OK && i < v.n_contributions; i++)
             home_note_norm(m, v.contributions[i].norm);

@@ -176,7 +176,6 @@ static pl_status check_base(home *h, place *p, const pl_submit_message *s)
             (unsigned long long)s->base_version, (unsigned long long)m->version);
     if (s->base_version != m->version) {
         pl_version v;
-        memset(&v, 0, sizeof v);
         PL_CHECK(pl_store_get_version(h->store, s->module, s->base_version, &v));
         params = v.params;
         p->base_norm = v.update_norm;

@@ -139,8 +139,7 @@ void home_updates_destroy(home_updates **updates)
     home_updates *u = *updates;
     if (!u)
         return;
-    pl_free_all(u->stands_for, u->indices, u->reads, u->messages, u->weights);
-    pl_free(u->data);
-    pl_free(u);
+    pl_free_all(u->stands_for, u->indices, u->reads, u->messages, u->weights, u->data,
+                u);
     *updates = NULL;
 }

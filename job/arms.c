@@ -100,7 +100,6 @@ static pl_status fit_base(const config *c, pl_arm *arm)
     return PL_OK;
 }
 
-/* Lists the modules that are frozen in the arm of this chapter. */
 static pl_status freeze_arm(const config *c, int chapter, pl_arm *arm)
 {
     bool *frozen = NULL;

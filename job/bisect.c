@@ -106,9 +106,8 @@ static void report_trial(const bisection *b, const trial *t, bool worse)
 static pl_status list_versions(const bisection *b, const trial *good, const trial *bad,
                                pl_snapshot *out)
 {
-    pl_snapshot before, after;
+    pl_snapshot before, after = {.n_items = 0};
     pl_status status = fill_versions(b, b->phases[good->index], &before);
-    memset(&after, 0, sizeof after);
     if (status == PL_OK)
         status = fill_versions(b, b->phases[bad->index], &after);
     *out = (pl_snapshot){.phase = b->phases[bad->index]};
@@ -133,11 +132,9 @@ pl_status bisect_run(pl_run *r, pl_store *store, const bisect_wish *wish, bisect
                      void *context, bisect_result *out)
 {
     bisection b = {.r = r, .store = store, .wish = wish, .fn = fn, .context = context};
-    trial good, bad;
+    trial good = {.index = 0}, bad = {.index = 0};
     pl_status status = PL_OK;
     memset(out, 0, sizeof *out);
-    memset(&good, 0, sizeof good);
-    memset(&bad, 0, sizeof bad);
     if (b.wish->arm)
         pl_copy_text(b.arm_name, sizeof b.arm_name, b.wish->arm);
     else
@@ -170,7 +167,7 @@ pl_status bisect_run(pl_run *r, pl_store *store, const bisect_wish *wish, bisect
             evaluation_clear(&t.e);
         PL_TRY(status);
     }
-    PL_TRY(try_phase(&b, b.n - 1, &bad));
+    PL_TRY(try_phase(&b, last, &bad));
     report_trial(&b, &bad, bad.bits > good.bits);
     if (bad.bits > good.bits) {
         const double middle = (good.bits + bad.bits) / 2;

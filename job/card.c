@@ -2,8 +2,6 @@
  * machine, so the same store and evaluation give the same bytes. */
 #include "job/card.h"
 
-#include <math.h>
-
 /* The first bytes of each card. An export replaces only a README.md that begins with
  * them. */
 #define CARD_HEAD                                                                      \
@@ -84,7 +82,6 @@ done:
     return status;
 }
 
-/* ---- training ---- */
 static pl_status add_arm(const card *c, const pl_arm *arm, const pl_topology *t,
                          int path, trained *sum, pl_buf *out)
 {
@@ -139,7 +136,6 @@ done:
     return status;
 }
 
-/* ---- evaluation ---- */
 /* Whether the last evaluation may have used different versions than the exported ones.
  * The report of an evaluation names neither the chapter nor the versions that were
  * evaluated, so the answer is derived from the store. */

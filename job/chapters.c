@@ -36,7 +36,6 @@
  * Everything here is computed from data in the homes, and the arm's definition is
  * stored last. If this process dies at any point, the next `train` stores the same
  * bytes. */
-#include "eval/eval.h"
 #include "job/stages.h"
 
 #include <stdlib.h>
@@ -57,7 +56,6 @@ typedef struct chapter {
     float *params; /* parameters of one path */
 } chapter;
 
-/* ---- the previous chapter ---- */
 /* Creates the modules of `arm`, which has topology t, as copies of the modules from
  * which they descend, as they were after c->start phases. If a level was cut, the new
  * module is a copy of only some blocks of its ancestor. */
@@ -81,14 +79,12 @@ static pl_status publish_modules(chapter *c, const pl_arm *arm, const pl_topolog
     return PL_OK;
 }
 
-/* ---- scores ---- */
 static uint64_t scores_bytes(const chapter *c)
 {
     return (uint64_t)c->n_docs * (uint64_t)pl_topology_n_paths(c->from) *
            sizeof *c->scores;
 }
 
-/* ---- the new arm ---- */
 /* Gives the arm the states that the paths had after c->start phases of the previous
  * arm. A path gets the state of the path from which it descends; without such a state
  * it begins with zeros. */
@@ -154,7 +150,6 @@ done:
     return status;
 }
 
-/* ---- documents that are dealt again ---- */
 /* Lets the workers score the documents, reads the scores, and deals the documents by
  * them. Other arms train at the same time, but the hub leases the scoring tasks
  * first. */
@@ -307,7 +302,6 @@ done:
     return status;
 }
 
-/* ---- the stage ---- */
 pl_status stage_chapter(pl_run *r, int number, const config_chapter *what,
                         const char *const *arms, int n_arms)
 {

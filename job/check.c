@@ -27,8 +27,7 @@ typedef struct checker {
     pl_status (*each)(struct checker *c);
 } checker;
 
-static void note_violation(checker *c, const char *format, ...) PL_PRINTF(2, 3);
-static void note_violation(checker *c, const char *format, ...)
+static void PL_PRINTF(2, 3) note_violation(checker *c, const char *format, ...)
 {
     char text[512];
     va_list arguments;
@@ -85,7 +84,6 @@ static pl_status each_version(checker *c, pl_version_fn fn)
     return PL_OK;
 }
 
-/* ---- hashes ---- */
 static pl_status check_hashes(checker *c)
 {
     pl_audit_report report;
@@ -404,7 +402,6 @@ static pl_status check_arm_rounds(checker *c)
     return pl_arm_scores(&c->arm) ? PL_OK : each_version(c, check_round);
 }
 
-/* ---- phases ---- */
 static pl_status check_arm_phases(checker *c)
 {
     const int n =
@@ -441,7 +438,6 @@ static pl_status check_arm_phases(checker *c)
     return status;
 }
 
-/* ---- draws ---- */
 /* Compares the tasks that were audited with those that the homes' secrets draw. */
 static pl_status check_arm_draws(checker *c)
 {
@@ -480,7 +476,6 @@ static pl_status check_arm_draws(checker *c)
     return status;
 }
 
-/* ---- versions ---- */
 /* Computes a module's newest versions again, except version 0 and versions that a
  * rollback made: the invariants "beginnings" and "rounds" check those. */
 static pl_status check_newest_versions(void *context, const pl_version *head)

@@ -7,7 +7,6 @@
  * of an arm score before the same phases. So the more text the path with the most text
  * has, the fewer points the curve has. Only a short arm may score more than the limit:
  * at least one point, with up to ROWS_LEAST sequences. */
-#include "eval/eval.h"
 #include "job/stages.h"
 
 #include <math.h>

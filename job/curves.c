@@ -15,7 +15,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum { LOOK_MS = 5000, READ_AT_ONCE = 2000, PATHS_SHOWN = 1024, WORKERS_POINTS = 64 };
@@ -60,7 +59,6 @@ void curves_close(curves **c)
     *c = NULL;
 }
 
-/* ---- files ---- */
 /* Makes the folder for one kind of points of an arm, and computes the name of the file
  * in it. */
 static pl_status point_file(const char *folder, const char *arm, const char *what,
@@ -197,7 +195,6 @@ static void put_held_out(points *p, const phase_arm *a, size_t slot)
     put_scalar_named(p, "held-out", "bits_per_byte", pl_held_bits(&all));
 }
 
-/* ---- the points of an arm ---- */
 static pl_status write_points(curves *c, int arm, kind k)
 {
     const phase_history *h = &c->history;
@@ -250,7 +247,6 @@ done:
     return status;
 }
 
-/* ---- the store ---- */
 static pl_status read_curves(curves *c)
 {
     bool more = true;

@@ -19,9 +19,8 @@ static const struct {
 
 void evaluation_clear(evaluation *e)
 {
-    for (int i = 0; i < ROW_COUNT; i++) {
+    for (int i = 0; i < ROW_COUNT; i++)
         pl_free_all(e->rows[i].by_domain, e->rows[i].scores);
-    }
     pl_free_all(e->docs, e->path_of, e->likeliest, e->bytes, e->every);
     memset(e, 0, sizeof *e);
 }
@@ -44,8 +43,7 @@ typedef struct job {
     evaluation *e;
     pl_scorer *scorer;
     float *params;
-    char chapter[PL_ARM_NAME_MAX]; /* name of the mixture's newest chapter */
-    pl_snapshot tag;               /* the tag that the command names, if any */
+    pl_snapshot tag; /* the tag that the command names, if any */
     /* versions of the chapter to evaluate; NULL: the newest ones */
     const pl_snapshot *versions;
     bool *closed;         /* [n_paths] paths that are never chosen nor read, or NULL */
@@ -171,7 +169,7 @@ static pl_status fill_rows(job *j, row_kind kind)
     pl_arm arm;
     pl_topology *t = NULL;
     const char *name = j->e->rows[kind].arm;
-    const char *source = pl_arm_chapter(name) < 0 ? name : j->chapter;
+    const char *source = pl_arm_chapter(name) < 0 ? name : j->e->chapter;
     pl_status status = pl_read_arm(j->store, source, &arm, &t);
     if (status == PL_ERR_NOT_FOUND)
         return PL_OK;
@@ -218,7 +216,7 @@ static pl_status route_valid(job *j)
     pl_buf bytes = {0};
     int32_t *text = pl_alloc(prefix * sizeof *text);
     double *nats = NULL;
-    snprintf(object, sizeof object, "router/%s", j->chapter);
+    snprintf(object, sizeof object, "router/%s", j->e->chapter);
     pl_status status = pl_store_read_object(j->store, object, &bytes);
     if (status == PL_ERR_NOT_FOUND)
         status = pl_fail(
@@ -264,7 +262,7 @@ static pl_status read_spent(job *j)
          * numbers (n, least_phase) of the newest chapter. */
         pl_spent *s = &j->spent[i];
         const bool is_mix = pl_arm_chapter(kinds[i].arm) >= 0;
-        for (int c = 0; c <= (is_mix ? pl_arm_chapter(j->chapter) : 0); c++) {
+        for (int c = 0; c <= (is_mix ? pl_arm_chapter(j->e->chapter) : 0); c++) {
             char chapter[PL_ARM_NAME_MAX], prefix[PL_ARM_NAME_MAX + 2];
             pl_spent one = {0};
             pl_chapter_name(c, chapter);
@@ -395,7 +393,7 @@ pl_status evaluate(pl_run *r, pl_store *store, const evaluation_wish *wish,
         pl_json_number(pl_json_get(o, "purity_k8"), &out->purity_k8);
     }
     pl_json_destroy(&o);
-    pl_newest_chapter(store, j.chapter);
+    pl_newest_chapter(store, out->chapter);
     if (out->wish.mixture.at) {
         PL_TRY(mixture_tag(store, out->wish.mixture.at, &j.tag));
         j.versions = &j.tag;
@@ -403,9 +401,8 @@ pl_status evaluate(pl_run *r, pl_store *store, const evaluation_wish *wish,
     if (out->wish.versions)
         j.versions = out->wish.versions;
     if (j.versions)
-        pl_copy_text(j.chapter, sizeof j.chapter, j.versions->arm);
-    PL_TRY(run_use_chapter(r, pl_arm_chapter(j.chapter)));
-    pl_copy_text(out->chapter, sizeof out->chapter, j.chapter);
+        pl_copy_text(out->chapter, sizeof out->chapter, j.versions->arm);
+    PL_TRY(run_use_chapter(r, pl_arm_chapter(out->chapter)));
     if (out->wish.mixture.without)
         PL_TRY(pl_close_paths(r->topology, out->wish.mixture.without, &j.closed));
     const pl_backend_options backend = run_own_backend(r);

@@ -2,7 +2,6 @@
  * it. */
 #pragma once
 #include "job/run.h"
-#include "eval/eval.h"
 
 /* Rows of the table: the mixture with three ways to choose a document's path, then the
  * baselines. */
@@ -101,7 +100,7 @@ static inline int evaluation_path(const evaluation *e, size_t i)
 {
     return e->answer == ROW_LIKELIHOOD ? e->likeliest[i].path : e->path_of[i];
 }
-void evaluation_json(const pl_run *r, const evaluation *e, int indent, pl_buf *out);
+pl_json *evaluation_json(const pl_run *r, const evaluation *e);
 /* Prints the table of results; the other function prints what only `pathloom eval`
  * shows: documents by path, choices in hindsight, perplexity by domain. */
 void evaluation_print(const pl_run *r, const evaluation *e);
@@ -127,8 +126,6 @@ pl_status evaluation_read_text(pl_run *r, const char *path, evaluation_text *out
 void evaluation_text_clear(evaluation_text *text);
 void evaluation_print_documents(const pl_run *r, const evaluation *e);
 pl_json *evaluation_documents_json(const pl_run *r, const evaluation *e);
-/* Writes RUN/report.json. */
-pl_status evaluation_save(const pl_run *r, const evaluation *e);
 /* Deletes the report of the run that has this store: the newest versions are about to
  * change, and the report describes the versions before. Does nothing if the store
  * belongs to no run. `train` and the end of training write the report again. */

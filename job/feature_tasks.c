@@ -7,7 +7,6 @@
  * path after the task. If this process dies, the next launcher finds the arm, or stores
  * the same bytes again. */
 #include "job/stages.h"
-#include "router/router.h"
 
 #include <math.h>
 
@@ -75,10 +74,9 @@ static pl_status is_same_text(pl_run *r, const slices *s, const char *name, bool
 {
     uint32_t *docs = pl_alloc(s->per_task * sizeof *docs);
     pl_buf bytes = {0};
-    pl_arm arm = {.n_shards = 0};
+    pl_arm arm;
     pl_hash blob;
-    pl_status status = PL_OK;
-    status = stages_read_arm(r, name, &arm);
+    pl_status status = stages_read_arm(r, name, &arm);
     *same = false;
     if (status == PL_ERR_NOT_FOUND) {
         status = PL_OK;
@@ -136,9 +134,8 @@ pl_status stages_feature_tasks(pl_run *r, const float *params, routing *g, bool 
     /* If an earlier chapter has computed the features of the same text, the arm of that
      * chapter is used. (Forgotten documents change the text.) */
     PL_TRY(stages_arm_exists(r, pl_features_name(g->chapter, name), &exists));
-    for (int earlier = g->chapter - 1; earlier >= 0 && !exists; earlier--) {
+    for (int earlier = g->chapter - 1; earlier >= 0 && !exists; earlier--)
         PL_TRY(is_same_text(r, &s, pl_features_name(earlier, name), &exists));
-    }
     if (!exists)
         pl_features_name(g->chapter, name);
     define_arm(r, &s, name, &arm);

@@ -2,11 +2,9 @@
  * replaces the store by one that ends before their first use (forget.h). */
 #include "job/forget.h"
 #include "job/stages.h"
-#include "serve/serve.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <sys/stat.h>
 
 typedef struct forgetting {
     const forget_request *q;

@@ -17,7 +17,6 @@ static const char *in_run(process *p, int slot, const char *name)
     return pl_join(p->paths[slot], p->run, name);
 }
 
-/* ---- the configuration ---- */
 pl_status process_configure(process *p)
 {
     char file[PL_PATH_MAX];
@@ -53,7 +52,6 @@ pl_status process_configure(process *p)
     return PL_OK;
 }
 
-/* ---- settings that depend on the run folder ---- */
 /* Waits until another process of the run has written its address. */
 static pl_status await_address(process *p, const char *file, int slot, const char **out)
 {

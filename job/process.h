@@ -6,7 +6,6 @@
  * process uses the defaults. Options override the configuration. So a process behaves
  * in the same way whether a user, systemd or `train` starts it. */
 #pragma once
-#include "config/config.h"
 #include "job/run.h"
 #include "relay/relay.h"
 

@@ -1,6 +1,5 @@
 /* Prints the evaluation as a table, writes it as JSON, and prints samples of text. */
 #include "job/evaluate.h"
-#include "serve/serve.h"
 
 #include <math.h>
 
@@ -89,7 +88,7 @@ static void set_text_or_null(pl_json *o, const char *key, const char *text)
         pl_json_set_real(o, key, NAN); /* null */
 }
 
-void evaluation_json(const pl_run *r, const evaluation *e, int indent, pl_buf *out)
+pl_json *evaluation_json(const pl_run *r, const evaluation *e)
 {
     pl_json *o = pl_json_object(), *arms = pl_json_array();
     const evaluation_row *mix = &e->rows[ROW_ROUTER];
@@ -145,8 +144,7 @@ void evaluation_json(const pl_run *r, const evaluation *e, int indent, pl_buf *o
         pl_json_set(o, "memory_planned", memory_json(&r->planned));
         pl_json_set(o, "memory_peak", memory_json(&r->peak));
     }
-    pl_json_write(o, indent, out);
-    pl_json_destroy(&o);
+    return o;
 }
 
 pl_status run_drop_report(const char *store)
@@ -158,18 +156,6 @@ pl_status run_drop_report(const char *store)
         return PL_OK;
     PL_CHECK(pl_remove_tree(path));
     return pl_sync_folder(run);
-}
-
-pl_status evaluation_save(const pl_run *r, const evaluation *e)
-{
-    char path[PL_PATH_MAX];
-    pl_buf text = {0};
-    evaluation_json(r, e, 2, &text);
-    pl_buf_printf(&text, "\n");
-    pl_status status =
-        pl_replace_file(run_file(r, "report.json", path), text.data, text.len);
-    pl_buf_destroy(&text);
-    return status;
 }
 
 /* ---- the table ---- */

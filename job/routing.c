@@ -1,7 +1,6 @@
 /* Assigns training documents to paths: fits the router of a run, and deals the
  * documents to shards. */
 #include "job/stages.h"
-#include "eval/eval.h"
 
 /* The largest memory for a list. A longer list is kept in a file, and a router is
  * fitted to only as many documents as fit into this memory. */

@@ -51,7 +51,6 @@ pl_status routing_refit(pl_run *r, const float *params, const uint32_t *docs,
 /* Computes the data that every fit needs: the number of targets of each document, and
  * the features that the base model `params` gives each document. */
 pl_status routing_look(pl_run *r, const float *params, routing *g);
-/* Returns the options of a router with n_paths paths. */
 pl_router_options routing_options(const pl_run *r, const routing *g, int n_paths);
 /* Fits g->answers, the prefix model that routes new text, to the shards. */
 pl_status routing_fit_answers(const pl_run *r, routing *g);

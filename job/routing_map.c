@@ -158,8 +158,7 @@ pl_status routing_write_map(const pl_run *r, const routing *g)
     pl_free_all(tokens, nats);
     PL_TRY(run_write_json(r, "router_map.json", o, 0, ""));
 done:
-    pl_free(few);
-    pl_free_all(m.xy, m.domain_of);
+    pl_free_all(few, m.xy, m.domain_of);
     return status;
 }
 

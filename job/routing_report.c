@@ -9,9 +9,8 @@
 static pl_status judge_at(pl_run *r, routing *g, int k, pl_judgement *out)
 {
     pl_router *router = NULL;
-    pl_shards shards;
+    pl_shards shards = {.n_paths = 0};
     pl_router_options options = routing_options(r, g, k);
-    memset(&shards, 0, sizeof shards);
     options.kind = PL_ROUTER_KMEANS;
     options.n_levels = 1;
     options.balance = 0;

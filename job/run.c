@@ -144,8 +144,7 @@ static pl_status configure_run(const run_request *q, pl_run *r)
     static const char plus[] = "train.phases=+";
     char saved[PL_PATH_MAX];
     /* The run's folder must be known before the rest of its configuration. */
-    config c;
-    memset(&c, 0, sizeof c);
+    config c = {0};
     pl_conf_defaults(&config_table, &c);
     PL_CHECK(config_lay(&c, q->file, q->sets, q->n_sets));
     pl_copy_text(r->dir, sizeof r->dir, c.out);
@@ -334,6 +333,5 @@ void run_close(pl_run *r)
         rmdir(run_file(r, "data", data)); /* rmdir fails unless the folder is empty */
         rmdir(r->dir);
     }
-    if (r->lock >= 0)
-        pl_unlock_folder(&r->lock);
+    pl_unlock_folder(&r->lock);
 }

@@ -13,12 +13,10 @@
  *   RUN/workers.json  how the workers spent their time since the last start
  *   RUN/report.json   the last evaluation */
 #pragma once
-#include "eval/eval.h"
 #include "home/home.h"
 #include "config/config.h"
 #include "serve/serve.h"
 #include "workers/workers.h"
-#include "net/net.h"
 
 enum { RELAYS_MAX = 16 };
 
@@ -165,6 +163,10 @@ pl_status run_hub_address(const char *dir, char out[PL_ADDRESS_MAX]);
  * for its storage engine. */
 pl_status run_await_child(const pl_run *r, pl_launcher *launcher, const char *name,
                           int most_ms, char out[PL_ADDRESS_MAX]);
+/* Asks a process a question without fields, with the key pair `own` or, if it is NULL,
+ * with this process's key. OK: it has answered. */
+pl_status run_ask_once(const char *address, const pl_keypair *own, uint16_t type,
+                       int longest_ms);
 /* Reads the address that a process of the run wrote into DIR/FILE; waits up to `ms` for
  * it. */
 pl_status run_await_address(const char *dir, const char *file, int ms,

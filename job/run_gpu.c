@@ -1,7 +1,6 @@
 /* Computes how much memory the workers of this machine and the launcher need on the
  * GPU, and checks that the GPU has this much. */
 #include "job/run.h"
-#include "router/router.h"
 
 /* An estimate of the memory of a process's CUDA context with cuBLAS's code. If less GPU
  * memory than this was in use while this process had its context, the smaller number is

@@ -65,7 +65,6 @@ pl_status run_clear_homes(const char *dir)
     return pl_remove_tree(pl_join(left, dir, "homes"));
 }
 
-/* The caller has locked the run. */
 pl_status run_set_homes(pl_run *r, int n, pl_divide_report *report)
 {
     enum { ANSWER_MS = 2000 };
@@ -84,13 +83,8 @@ pl_status run_set_homes(pl_run *r, int n, pl_divide_report *report)
     /* A hub that was started by hand has not locked the run, and would keep the old
      * number. */
     if (run_await_address(r->dir, "proc/hub.address", 0, address) == PL_OK) {
-        pl_json *answer = NULL;
         PL_CHECK(run_use_keys(r->dir));
-        const bool runs = pl_wire_connect(address, &r->hub) == PL_OK &&
-                          run_hub_status(r, ANSWER_MS, &answer) == PL_OK;
-        pl_json_destroy(&answer);
-        pl_wire_close(&r->hub);
-        if (runs)
+        if (run_ask_once(address, NULL, PL_MSG_STATUS, ANSWER_MS) == PL_OK)
             return pl_fail(PL_ERR_BUSY, "its hub, %s, still runs and must be stopped",
                            address);
     }

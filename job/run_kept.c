@@ -7,7 +7,6 @@
  * If one home alone is restored, the other homes of the job tell the same. A backup of
  * another job gets only the epoch: names of workers and paths mean others there. */
 #include "job/run.h"
-#include "net/net.h"
 
 static const char EPOCH_REF[] = "sys/hub-epoch";
 

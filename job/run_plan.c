@@ -81,11 +81,8 @@ static uint64_t worker_bytes(const pl_run *r, const pl_outer *outer)
                                 .muon = config_has_muon(&r->cfg),
                                 .muon_rows = (int)r->cfg.muon_rows};
     pl_model_plan_bytes(r->topology, &options, PL_F32, &plan);
-    uint64_t model =
-        plan.params_bytes + plan.grads_bytes + plan.moments_bytes + plan.acts_bytes;
-    model += plan.scratch_bytes;
-    if (r->n_gpus > 0)
-        model = 0; /* the model is in the GPU's memory, which run_gpu_check checks */
+    /* on a GPU the model is in the GPU's memory, which run_gpu_check checks */
+    const uint64_t model = r->n_gpus > 0 ? 0 : pl_model_plan_sum(&plan);
     /* For noloco: a worker keeps updates of a whole path for its mates, those of the
      * last two rounds of each path that it trains. The paths are divided over the
      * workers, because a path is usually leased to the same worker again. */
@@ -298,7 +295,6 @@ static pl_status say_frozen(const pl_run *r)
     return status;
 }
 
-/* ---- changes of the topology ---- */
 /* Prints the paths of the new topology t that descend from an old path, for example
  * "p02 -> p01" (old -> new), or that the path ends because none descends from it. */
 static void say_path(const pl_topology *from, const pl_topology *t, const pl_descent *d,
@@ -405,7 +401,6 @@ pl_status run_plan(pl_run *r)
 {
     char text[8][16];
     pl_outer outer;
-    memset(&outer, 0, sizeof outer);
     PL_CHECK(config_outer(&r->cfg, &outer));
     uint64_t upload = 0;
     PL_CHECK(run_largest_upload(r, &upload));

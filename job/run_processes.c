@@ -314,9 +314,8 @@ static pl_status no_job(const char *dir)
 
 pl_status run_hub_address(const char *dir, char out[PL_ADDRESS_MAX])
 {
-    if (run_await_address(dir, "proc/hub.address", 0, out) == PL_OK)
-        return PL_OK;
-    return no_job(dir);
+    return run_await_address(dir, "proc/hub.address", 0, out) == PL_OK ? PL_OK
+                                                                       : no_job(dir);
 }
 
 /* Waits until a process that starts has written its address into RUN/FILE. */
@@ -423,14 +422,14 @@ pl_status run_start(pl_run *r)
     return pl_wire_connect(r->hub_address, &r->hub);
 }
 
-static pl_status end_process(const char *address)
+pl_status run_ask_once(const char *address, const pl_keypair *own, uint16_t type,
+                       int longest_ms)
 {
-    enum { RETRY_MS = 1000, LONGEST_MS = 10000 };
     pl_socket *socket = NULL;
-    pl_message q = {.type = PL_MSG_STOP, .request = pl_wire_next_request()}, a = {0};
-    pl_status status = pl_wire_connect(address, &socket);
+    pl_message q = {.type = type, .request = pl_wire_next_request()}, a = {0};
+    pl_status status = pl_wire_connect_as(address, own, &socket);
     if (status == PL_OK)
-        status = pl_wire_ask(socket, &q, RETRY_MS, LONGEST_MS, &a);
+        status = pl_wire_ask(socket, &q, 1000, longest_ms, &a);
     pl_wire_close(&socket);
     pl_message_destroy(&q);
     pl_message_destroy(&a);
@@ -453,7 +452,8 @@ void run_stop(pl_run *r, pl_status how)
     pl_launcher_stop(r->launcher, "relay", 5000);
     /* A user has started the hub and the homes. The hub ends its workers. */
     for (int i = -1; r->cfg.attach && !stays && i < r->n_homes; i++)
-        if (end_process(i < 0 ? r->hub_address : r->homes_at[i]) != PL_OK)
+        if (run_ask_once(i < 0 ? r->hub_address : r->homes_at[i], NULL, PL_MSG_STOP,
+                         10000) != PL_OK)
             say("note     the %s may still run: %s", i < 0 ? "hub" : "home",
                 pl_last_error());
     pl_launcher_stop(r->launcher, "hub", 60000);
@@ -502,12 +502,12 @@ done:
 pl_status run_watch(pl_run *r, const run_request *q)
 {
     char address[PL_ADDRESS_MAX];
-    if (!q->hub)
-        pl_copy_text(r->dir, sizeof r->dir, q->run ? q->run : "pathloom-run");
-    if (q->hub)
+    if (q->hub) {
         pl_copy_text(address, sizeof address, q->hub);
-    else
+    } else {
+        pl_copy_text(r->dir, sizeof r->dir, q->run ? q->run : "pathloom-run");
         PL_CHECK(run_hub_address(r->dir, address));
+    }
     PL_CHECK(q->key ? pl_admission_open(q->key, NULL) : run_use_keys(r->dir));
     return pl_wire_connect(address, &r->hub);
 }
@@ -518,9 +518,7 @@ pl_status run_ask_hub(pl_run *r, pl_json **out)
 {
     int lock = -1;
     pl_status status = run_hub_status(r, WATCH_MS, out);
-    if (status != PL_ERR_TIMEOUT && status != PL_ERR_NET)
-        return status;
-    if (!r->dir[0])
+    if ((status != PL_ERR_TIMEOUT && status != PL_ERR_NET) || !r->dir[0])
         return status;
     if (pl_path_exists(r->dir) && pl_lock_folder(r->dir, &lock) == PL_OK) {
         pl_unlock_folder(&lock);

@@ -13,10 +13,7 @@
  * tokens that the arm trained on (or TARGETS_LEAST per version, if that is more). A
  * choice depends only on data in the store, and the tag contains no time. So if the
  * launcher is killed meanwhile, the next launcher writes the same bytes. */
-#include "eval/eval.h"
-#include "home/home.h"
 #include "job/stages.h"
-#include "serve/serve.h"
 
 #include <math.h>
 
@@ -47,7 +44,6 @@ typedef struct found {
     size_t n_docs;
 } found;
 
-/* ---- held-out documents ---- */
 pl_status select_put_holdouts(pl_run *r, const pl_arm *arm, const routing *g)
 {
     char object[PL_MODULE_NAME_MAX];
@@ -82,7 +78,6 @@ pl_status select_copy_holdouts(pl_run *r, const pl_arm *before, const pl_topolog
     return PL_OK;
 }
 
-/* ---- scores ---- */
 static pl_status read_phase(selection *s, int path, int64_t phase)
 {
     for (int slot = 0; slot < pl_topology_n_slots(s->topology); slot++) {
@@ -249,8 +244,7 @@ pl_status stage_select(pl_run *r, const char *arm)
 done:
     pl_buf_destroy(&bytes);
     pl_scorer_destroy(&s.scorer);
-    pl_free(s.params);
-    pl_free_all(s.at, s.phases);
+    pl_free_all(s.at, s.phases, s.params);
     pl_topology_destroy(&s.topology);
     pl_arm_clear(&s.arm);
     return status;

@@ -3,9 +3,6 @@
  * command stopped. */
 #include "job/stages.h"
 #include "job/forget.h"
-#include "eval/eval.h"
-#include "serve/serve.h"
-#include <math.h>
 
 /* ---- data ---- */
 static void on_progress(void *context, const char *line)
@@ -349,8 +346,7 @@ static pl_status create_dense(pl_run *r, const char *name)
     PL_TRY(curve_text_put(r, &arm, t, NULL));
     PL_TRY(stages_publish_arm(r, &arm, t, params));
 done:
-    pl_free(docs);
-    pl_free(params);
+    pl_free_all(docs, params);
     pl_topology_destroy(&t);
     pl_arm_clear(&arm);
     return status;

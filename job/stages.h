@@ -23,7 +23,6 @@ bool stages_scores(const pl_run *r, uint32_t document);
  * or garbage collection has deleted its parameters. */
 pl_status stages_read_version(pl_run *r, const char *module, uint64_t number,
                               const pl_slot *slot, float *out, pl_hash *params);
-/* Allocates memory for the parameters of a path. */
 pl_status stages_path_params(const pl_run *r, float **out);
 /* Reads the base model's final parameters from the homes. */
 pl_status stages_base_params(pl_run *r, float *params);

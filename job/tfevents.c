@@ -23,7 +23,6 @@ uint32_t tfevents_crc(const void *data, size_t len)
     return (crc >> 15 | crc << 17) + 0xa282ead8u;
 }
 
-/* ---- encoding ---- */
 static void put_bytes_le(pl_buf *out, uint64_t value, size_t n)
 {
     uint8_t bytes[8];
@@ -96,7 +95,6 @@ void tfevents_add(pl_buf *out, double wall_s, int64_t step,
     pl_buf_destroy(&event);
 }
 
-/* ---- reading back ---- */
 /* Returns the step of an event that tfevents_add has written; -1 if the event has no
  * step. */
 static int64_t step_of_event(const uint8_t *event, size_t len)

@@ -2,10 +2,8 @@
 #include "measure/home_process.h"
 #include "home/home.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>

@@ -6,7 +6,6 @@
  * The error is the error of one message alone: it includes the part that the residual
  * would correct in later messages. */
 #include "measure/measure.h"
-#include "outer/outer.h"
 
 #include <math.h>
 

@@ -8,7 +8,6 @@
 #include "measure/measure.h"
 #include "measure/home_process.h"
 
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <unistd.h>

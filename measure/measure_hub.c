@@ -21,7 +21,6 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -348,7 +347,6 @@ typedef struct fake_home {
 static void make_arm(fake_home *h, const load *l)
 {
     pl_arm *arm = &h->arm;
-    int n_paths = (int)(2 * l->workers);
     pl_copy_text(arm->name, sizeof arm->name, "load");
     arm->shape = (pl_shape){.vocab = 300,
                             .width = 16,
@@ -362,7 +360,7 @@ static void make_arm(fake_home *h, const load *l)
                             .rope_theta = 1e4,
                             .norm_eps = 1e-5};
     arm->spec = (pl_topology_spec){.n_levels = 1,
-                                   .experts = {n_paths},
+                                   .experts = {(int)(2 * l->workers)},
                                    .embed_choice = PL_CHOICE_PRIVATE,
                                    .head_choice = PL_CHOICE_PRIVATE,
                                    .replicas = 1};

@@ -17,7 +17,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
-#include <signal.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -45,10 +44,7 @@ static void *need_memory(size_t bytes)
 /* splitmix64; a stream per document, so the number of threads changes none. */
 static uint64_t next_bits(uint64_t *state)
 {
-    uint64_t z = *state += 0x9e3779b97f4a7c15u;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return z ^ z >> 31;
+    return pl_mix64(*state += 0x9e3779b97f4a7c15u);
 }
 
 /* An almost normal number with variance 1: the scaled sum of four uniform ones. */
@@ -105,8 +101,7 @@ static double variance_within(const bench *b, const pl_shards *shards)
         }
         all += total * total / (double)b->n;
     }
-    pl_free(sums);
-    pl_free(counts);
+    pl_free_all(sums, counts);
     return (squares - between) / (squares - all);
 }
 

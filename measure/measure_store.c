@@ -14,7 +14,6 @@
 #include "measure/home_process.h"
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -168,8 +167,7 @@ pl_status measure_store(const measure_disk *o)
         PL_TRY(run_size(&b, (size_t)b.bytes));
 done:
     pl_store_close(&b.store);
-    pl_free(b.seconds);
-    pl_free(b.data);
+    pl_free_all(b.seconds, b.data);
     unlink(b.plain);
     if (status == PL_OK)
         return pl_remove_tree(b.folder);

@@ -11,9 +11,7 @@
 #include "measure/measure.h"
 #include "measure/home_process.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 enum {
@@ -167,11 +165,9 @@ static pl_status run_wire_bench(bench *b, bool homes)
         PL_TRY(pl_client_create(&options, &b->clients[curve]));
     }
     for (int round = 0; round < b->rounds; round++) {
-        PL_TRY(measure_turn(b, MESSAGES, false, round));
         for (int w = MESSAGES; w < N_WHAT && (homes || w == MESSAGES); w++)
             for (int curve = 0; curve < (w == MESSAGES ? 1 : 2); curve++) {
-                if (w != MESSAGES)
-                    PL_TRY(measure_turn(b, (what)w, curve != 0, round));
+                PL_TRY(measure_turn(b, (what)w, curve != 0, round));
                 b->share[w][curve][round] =
                     b->rate[w][curve][round] / b->rate[MESSAGES][0][round];
             }
@@ -203,7 +199,6 @@ pl_status measure_wire(const measure_transfers *o)
     if (pl_remove_tree(b->folder) != PL_OK)
         say("%s stays", b->folder);
 done:
-    pl_free(b->data);
-    pl_free(b);
+    pl_free_all(b->data, b);
     return status;
 }

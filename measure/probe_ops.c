@@ -2,7 +2,6 @@
 #include "measure/probe_internal.h"
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 enum { QKV, O, GATE_UP, DOWN, HEAD, N_WEIGHTS };
 enum { STREAM_ROUNDS = 4, STREAM_CALLS = 8, STREAM_CACHES = 4, DRAWN = 1 << 16 };
@@ -292,7 +291,6 @@ pl_status probe_ops_create(pl_backend *be, const pl_probe_options *options,
     probe_ops *x = pl_alloc(sizeof *x);
     x->be = be;
     x->options = *options;
-    *out = NULL;
     const pl_shape *s = x->options.shape;
     x->N = x->options.batch * s->context;
     x->heads = s->n_heads;
@@ -317,10 +315,10 @@ pl_status probe_ops_create(pl_backend *be, const pl_probe_options *options,
     PL_TRY(be->ops->sync(be));
     add_products(x, report);
     add_others(x, report);
-    *out = x;
-    return PL_OK;
 done:
-    probe_ops_destroy(&x);
+    if (status != PL_OK)
+        probe_ops_destroy(&x);
+    *out = x;
     return status;
 }
 

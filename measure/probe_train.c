@@ -50,7 +50,6 @@ pl_status probe_train_create(pl_backend *be, const pl_probe_options *options,
                                     .muon = options->muon,
                                     .muon_rows = options->muon_rows};
     const int N = options->batch * shape->context;
-    *out = NULL;
     t->batch = options->batch;
     t->context = shape->context;
     t->tokens = pl_alloc((size_t)N * sizeof *t->tokens);
@@ -63,12 +62,11 @@ pl_status probe_train_create(pl_backend *be, const pl_probe_options *options,
                         "parameters", (void **)&params));
     PL_TRY(pl_probe_params(t->topology, params));
     PL_TRY(pl_model_load(t->model, params));
-    pl_free(params);
-    *out = t;
-    return PL_OK;
 done:
     pl_free(params);
-    probe_train_destroy(&t);
+    if (status != PL_OK)
+        probe_train_destroy(&t);
+    *out = t;
     return status;
 }
 

@@ -6,7 +6,6 @@
 #include "modules/cpu/cpu.h"
 #include "modules/ref/ref.h"
 #include <stdio.h>
-#include <string.h>
 
 #ifdef PL_HAVE_CUDA
 #include "modules/cuda/cuda.h"
@@ -59,11 +58,9 @@ static pl_status open_auto(const pl_backend_options *options, pl_backend **out)
 
 pl_status pl_backend_open(const pl_backend_options *options, pl_backend **out)
 {
-    static const char *const precisions[] = {"auto", "f32", "bf16", "f16", "int8"};
     const char *name = options->name;
     const char *precision = options->precision ? options->precision : "auto";
     const bool is_cuda = strcmp(name, "cuda") == 0, is_ref = strcmp(name, "ref") == 0;
-    bool is_known = false;
     *out = NULL;
     if (options->n_threads < 1)
         return pl_fail(PL_ERR_CONFIG,
@@ -74,9 +71,7 @@ pl_status pl_backend_open(const pl_backend_options *options, pl_backend **out)
 
     /* Refuses int8 or f16 if the backend never has it. Each backend checks the rest
      * itself. */
-    for (size_t i = 0; i < sizeof precisions / sizeof precisions[0]; i++)
-        is_known = is_known || strcmp(precision, precisions[i]) == 0;
-    if (!is_known)
+    if (!pl_lists_word("auto f32 bf16 f16 int8", ' ', precision))
         return pl_fail(PL_ERR_CONFIG,
                        "unknown precision \"%s\"; choose auto, f32, bf16, f16 or int8",
                        precision);

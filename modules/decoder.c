@@ -15,7 +15,6 @@
  * share a model, one after another. */
 #include "modules/decoder_rows.h"
 #include <math.h>
-#include <string.h>
 
 /* The rows of an arrangement: each row's place in the previous arrangement, its slot,
  * its position. */
@@ -432,10 +431,9 @@ pl_status pl_decoder_prefill(pl_decoder *d, int slot, const int32_t *tokens, int
 static void work_decode_step(void *context)
 {
     const pass *p = context;
-    const int head = p->d->m->shape->n_blocks;
     run_blocks(p);
     for (int at = 0; at < p->n;) {
-        const model_rows r = group_rows(p, head, at);
+        const model_rows r = group_rows(p, p->d->m->shape->n_blocks, at);
         make_logits(p->d, r.path, at, r.n, at);
         at += r.n;
     }

@@ -1,7 +1,6 @@
 /* Arranges the rows of a step so that rows of one module are neighbours
  * (decoder_rows.h). */
 #include "modules/decoder_rows.h"
-#include <string.h>
 
 void decoder_rows_open(decoder_rows *r, int n_blocks)
 {

@@ -2,7 +2,6 @@
  * memory itself, the optimizer's step on a whole path, and the order of rows. */
 #include "modules/backend.h"
 #include <math.h>
-#include <string.h>
 
 pl_status pl_host_alloc(pl_backend *be, size_t bytes, const char *what, void **out)
 {

@@ -8,7 +8,6 @@
  * activations; its parameters are in modules (module.h). */
 #include "modules/model_internal.h"
 #include <limits.h>
-#include <string.h>
 
 pl_status model_fail_with_plan(const pl_model *m, pl_status status)
 {
@@ -28,10 +27,7 @@ pl_status model_fail_with_plan(const pl_model *m, pl_status status)
 
 pl_status model_alloc_floats(pl_backend *be, size_t n, const char *what, float **out)
 {
-    void *memory = NULL;
-    const pl_status status = be->ops->alloc(be, n * sizeof(float), what, &memory);
-    *out = memory;
-    return status;
+    return be->ops->alloc(be, n * sizeof(float), what, (void **)out);
 }
 
 pl_status model_create_update(pl_model *m)
@@ -95,10 +91,8 @@ pl_status pl_model_create(pl_backend *backend, const pl_topology *topology,
     m->acts.blocks = pl_alloc((size_t)shape->n_blocks * sizeof *m->acts.blocks);
     model_layout(shape, options, backend->act, m->act_block, &m->acts);
     /* `embed` follows the inputs */
-    void *host = NULL;
     PL_TRY(pl_try_alloc((size_t)((uint8_t *)m->acts.embed - (uint8_t *)m->act_block),
-                        "a batch", &host));
-    m->host_inputs = host;
+                        "a batch", (void **)&m->host_inputs));
     if (options->training)
         PL_TRY(model_create_weights(m));
     PL_TRY(model_create_update(m));

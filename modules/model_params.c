@@ -4,7 +4,6 @@
  * the topology. A model for inference keeps modules (module.c): those that
  * pl_model_load makes, or those of a path that the caller owns. */
 #include "modules/model_internal.h"
-#include <string.h>
 
 /* Fused tensors begin at their first part: q_proj for qkv, gate_proj for gate_up,
  * q_norm for the gains of QK norm (topology.c keeps the parts adjacent). A tied head

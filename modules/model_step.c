@@ -10,7 +10,6 @@
  * next step before it asks for these sums. */
 #include "modules/model_internal.h"
 #include <math.h>
-#include <string.h>
 
 static pl_status check_ids(const char *what, const int32_t *ids, int32_t min, int V,
                            int N, int T)

@@ -6,7 +6,6 @@
  * matrices, the block has only the embedding and the norms; each matrix passes through
  * staging memory, which is released when its copy is made. */
 #include "modules/model_internal.h"
-#include <string.h>
 
 struct pl_module {
     pl_backend *be;

@@ -9,7 +9,6 @@
  * they have the same module of the last level. */
 #include "modules/topology.h"
 #include <stdio.h>
-#include <string.h>
 
 enum { FAMILY_MAX = 1 << 12 }; /* the largest P in flat-moe-P and diloco-P */
 

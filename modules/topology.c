@@ -9,7 +9,6 @@
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 enum { TENSORS_PER_BLOCK = 11, TENSORS_OUTSIDE = 3, SLOTS_OUTSIDE = 2 };
 
@@ -202,8 +201,7 @@ void pl_topology_destroy(pl_topology **topology)
     pl_topology *t = *topology;
     if (!t)
         return;
-    pl_free(t->cell);
-    pl_free_all(t->slots, t->first_module, t->tensors, t);
+    pl_free_all(t->cell, t->slots, t->first_module, t->tensors, t);
     *topology = NULL;
 }
 

@@ -1,7 +1,6 @@
 /* Reads a topology's specification from text, and checks that it is consistent. */
 #include "modules/topology_spec.h"
 #include <ctype.h>
-#include <string.h>
 
 /* Reads a decimal number at *text and moves past it. Returns -1 if there is no digit,
  * or if there are more than six; every number of six digits fits into an int. */

@@ -172,7 +172,6 @@ static pl_status query_owner(pl_client *c, const char *name, pl_message *questio
     return query(c, pl_home_of(name, c->n_homes), question, fields, to);
 }
 
-/* ---- objects, refs, modules and paths ---- */
 pl_bytes client_present_lease(const pl_client *c)
 {
     return (pl_bytes){c->lease.len > 0 ? c->lease.bytes : NULL, c->lease.len};
@@ -335,8 +334,8 @@ pl_status pl_client_put_ref(pl_client *c, const char *name, const char *target)
     return query_owner(c, name, &q, NULL, NULL);
 }
 
-/* Creates a module. The first question is sent without the parameters, because the home
- * already has them if the arm continues another arm. */
+/* The first question is sent without the parameters, because the home already has them
+ * if the arm continues another arm. */
 pl_status pl_client_create_module(pl_client *c, const char *module, const float *params,
                                   size_t n, const pl_hash *config)
 {
@@ -392,7 +391,6 @@ pl_status pl_client_hold_all(pl_client *c, int64_t ms, uint64_t *sequences)
     return PL_OK;
 }
 
-/* ---- submissions ---- */
 void pl_client_act_under(pl_client *c, const pl_sealed_lease *lease)
 {
     c->lease = lease ? *lease : (pl_sealed_lease){.len = 0};

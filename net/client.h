@@ -8,10 +8,7 @@
  * client. While a call waits, it calls `idle` at least every 100 ms, so that a worker
  * can renew its lease. If `idle` returns a failure, the call ends with this failure. */
 #pragma once
-#include "net/lease.h"
-#include "net/messages.h"
 #include "net/submission.h"
-#include "store/store.h"
 
 typedef struct pl_client pl_client;
 /* What a client has measured of its connection to one process. Numbers are 0 while they

@@ -1,7 +1,6 @@
 /* Private to the client: its connections to the homes, and how it repeats questions. */
 #pragma once
 #include "net/client.h"
-#include "net/submission.h"
 
 /* SILENCE_MS: without any byte for this time, open questions are asked again; downloads
  * double it each time, up to SILENCE_MAX_MS */
@@ -71,7 +70,6 @@ void client_retry_later(client_retry *r, int ms);
 /* Returns ERR_TIMEOUT if nothing was heard for longer than the client's patience_ms. */
 pl_status client_retry_patience(const client_retry *r, const pl_client *c);
 
-/* Calls the caller's `idle`. */
 pl_status client_idle(pl_client *c);
 /* Waits up to SLICE_MS for a message; ERR_TIMEOUT if none came. */
 pl_status client_wait_slice(pl_client *c, pl_socket *socket, pl_message *answer);

@@ -62,7 +62,6 @@ size_t client_window_bytes(pl_client *c, int home, bool up)
     return wanted < WINDOW_MAX ? (size_t)wanted : WINDOW_MAX;
 }
 
-/* Adds up all homes; rates and round trip: of the home with most bytes. */
 void pl_client_link(const pl_client *c, pl_link *out)
 {
     uint64_t most = 0;

@@ -166,10 +166,9 @@ static bool is_result_in(pl_submit_result result)
            result == PL_SUBMIT_DROPPED || result == PL_SUBMIT_OTHER;
 }
 
-/* Submits the results of a task. The home of a path knows only the updates of modules
- * that it owns. So with several homes the path's state is sent only after all have
- * accepted the updates of the task, with their receipts. One home gets both together,
- * updates first. */
+/* The home of a path knows only the updates of modules that it owns. So with several
+ * homes the path's state is sent only after all have accepted the updates of the task,
+ * with their receipts. One home gets both together, updates first. */
 pl_status pl_client_submit_task(pl_client *c, pl_submission *s, int n,
                                 const pl_path_state *state, const void *moments,
                                 uint64_t bytes, pl_submit_result *results,

@@ -6,9 +6,7 @@
  * Several workers may share one of the job's own keys, and without encryption workers
  * have no keys. These workers are fenced by their names. */
 #pragma once
-#include "base/base.h"
 #include "net/messages.h"
-#include "store/store.h"
 
 typedef struct pl_fence {
     char name[PL_TEXT_MAX], reason[PL_FENCED_TEXT_MAX];

@@ -14,9 +14,7 @@
  * a relay cannot change them or speak in its name. The hub makes the secret at its
  * start, and nobody stores it: no copy of a store can make leases. */
 #pragma once
-#include "base/base.h"
 #include "net/messages.h"
-#include "store/store.h"
 
 enum { PL_LEASE_MAX = 640 };
 

@@ -29,26 +29,16 @@ static staging_blob *find_upload(const staging *s, const pl_hash *hash)
     return b ? b : find_of(s, 0, hash);
 }
 
-static uint64_t owned_bytes(const staging *s, int *n)
+/* Adds up the uploads of this owner, or of all owners with its key. */
+static uint64_t staged_bytes(const staging *s, bool by_key, int *n)
 {
     uint64_t sum = 0;
     *n = 0;
-    for (const staging_blob *b = s->first; b; b = b->next) {
-        sum += b->owner == s->owner ? b->bytes : 0;
-        *n += b->owner == s->owner;
-    }
-    return sum;
-}
-
-static uint64_t held_bytes(const staging *s, int *n)
-{
-    uint64_t sum = 0;
-    *n = 0;
-    for (const staging_blob *b = s->first; b; b = b->next) {
-        const bool is_held = pl_pubkey_equal(&b->holder, &s->holder);
-        sum += is_held ? b->bytes : 0;
-        *n += is_held;
-    }
+    for (const staging_blob *b = s->first; b; b = b->next)
+        if (by_key ? pl_pubkey_equal(&b->holder, &s->holder) : b->owner == s->owner) {
+            sum += b->bytes;
+            ++*n;
+        }
     return sum;
 }
 
@@ -64,7 +54,7 @@ bool staging_holder_is_full(const staging *s, uint64_t bytes)
     if (pl_pubkey_none(&s->holder))
         return false;
     /* the sum of a relay may be larger than the limit, if it is the only upload */
-    const bool is_over = bytes + held_bytes(s, &n) > holder_limit(s);
+    const bool is_over = bytes + staged_bytes(s, true, &n) > holder_limit(s);
     return (is_over && (n > 0 || s->share > 0)) || n >= HOLDER_UPLOADS_MAX;
 }
 
@@ -152,7 +142,7 @@ static pl_status get_upload_block(staging *s, uint64_t bytes, staging_blob *b)
 static pl_status check_room(const staging *s, uint64_t bytes)
 {
     int n = 0;
-    const uint64_t owned = owned_bytes(s, &n);
+    const uint64_t owned = staged_bytes(s, false, &n);
     if (bytes > s->limit)
         return pl_fail(PL_ERR_CONFIG,
                        "an upload of %llu bytes is larger than the limit of %s (%llu "
@@ -167,7 +157,7 @@ static pl_status check_room(const staging *s, uint64_t bytes)
             (unsigned long long)bytes, (unsigned long long)s->share,
             STAGING_UPLOADS_MAX, (unsigned long long)owned, n);
     if (staging_holder_is_full(s, bytes)) {
-        const uint64_t held = held_bytes(s, &n);
+        const uint64_t held = staged_bytes(s, true, &n);
         return pl_fail(PL_ERR_BUSY,
                        "the processes with this key have %llu bytes in %d uploads "
                        "here, and at most %llu in %d are allowed per key; send this "

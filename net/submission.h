@@ -2,8 +2,6 @@
  * contributor, or the sum of several updates that a relay added. */
 #pragma once
 #include "net/lease.h"
-#include "net/messages.h"
-#include "store/store.h"
 
 /* Largest number of contributors of a message. A message with this number of
  * contributors is never too long, even with the longest names. */

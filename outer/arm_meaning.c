@@ -122,14 +122,12 @@ bool pl_arm_is_frozen(const pl_arm *arm, int module)
     int low = 0, high = arm->n_frozen;
     while (low < high) {
         const int middle = low + (high - low) / 2;
-        if (arm->frozen[middle] == module)
-            return true;
         if (arm->frozen[middle] < module)
             low = middle + 1;
         else
             high = middle;
     }
-    return false;
+    return low < arm->n_frozen && arm->frozen[low] == module;
 }
 
 int pl_arm_contributors(const pl_topology *topology, int module)

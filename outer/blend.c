@@ -2,7 +2,6 @@
 #include "outer/blend.h"
 
 #include <math.h>
-#include <string.h>
 
 static const struct {
     const char *name;

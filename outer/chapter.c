@@ -1,7 +1,6 @@
 /* The mixture's chapters: names, and modules' parents in the previous chapter. */
 #include "outer/outer.h"
 #include <stdio.h>
-#include <string.h>
 
 int pl_arm_chapter(const char *name)
 {

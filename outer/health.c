@@ -2,7 +2,6 @@
  * pseudo-gradients (health.h). */
 #include "outer/health.h"
 #include <math.h>
-#include <string.h>
 
 struct pl_health_walk {
     size_t n;
@@ -28,8 +27,7 @@ void pl_health_walk_destroy(pl_health_walk **walk)
 {
     if (!*walk)
         return;
-    pl_free((*walk)->params);
-    pl_free(*walk);
+    pl_free_all((*walk)->params, *walk);
     *walk = NULL;
 }
 
@@ -45,19 +43,11 @@ void pl_health_begin(pl_health_walk *walk, const float *params, bool initial)
  * whose steps depend on vectors other than the mean and the momentum. */
 static bool find_factors(const pl_health_step *step, double *scale, double *pull)
 {
-    static const char *const nesterov[] = {"nesterov", "sgd", "diloco", "iso",
-                                           "fedavg"};
+    const bool heavy = strcmp(step->method, "heavy-ball") == 0;
     const double mu = step->momentum;
-    if (strcmp(step->method, "heavy-ball") == 0) {
-        *scale = 1, *pull = mu;
-        return true;
-    }
-    for (size_t i = 0; i < sizeof nesterov / sizeof *nesterov; i++)
-        if (strcmp(step->method, nesterov[i]) == 0) {
-            *scale = 1 / (1 + mu), *pull = mu * mu;
-            return true;
-        }
-    return false;
+    *scale = heavy ? 1 : 1 / (1 + mu);
+    *pull = heavy ? mu : mu * mu;
+    return heavy || pl_lists_word("nesterov sgd diloco iso fedavg", ' ', step->method);
 }
 
 static double transverse_share(const pl_health_step *step)

@@ -7,7 +7,6 @@
  * instruction set, and all versions give the same bits. */
 #include "outer/iso.h"
 #include <math.h>
-#include <string.h>
 
 #define INLINE static inline __attribute__((always_inline))
 

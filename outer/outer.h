@@ -8,10 +8,9 @@
  * phases), path_layout (the vectors of a path's state), method_*.c (one file per
  * method: how it differs from diloco in all of these), change (versions as encoded
  * differences), arith (steps over whole modules), audit_row (which tasks are done
- * twice, and how their results are compared), state_bounds (which
- * states a path can have),
- * held (held-out text of paths, for curves), blend (modules made from others after
- * training), health (how well outer steps worked, according to the versions). */
+ * twice, and how their results are compared), state_bounds (which states a path can
+ * have), held (held-out text of paths, for curves), blend (modules made from others
+ * after training), health (how well outer steps worked, according to the versions). */
 #pragma once
 #include "outer/arith.h"
 #include "outer/arm.h"

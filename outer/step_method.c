@@ -2,8 +2,6 @@
  * rate per phase (step_method.h). The limits of stability are in step_limit.c. */
 #include "outer/method.h"
 
-#include <math.h>
-
 static const outer_method *const methods[PL_METHOD_COUNT] = {
     [PL_METHOD_DILOCO] = &method_diloco,
     [PL_METHOD_FEDAVG] = &method_fedavg,

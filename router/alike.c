@@ -3,7 +3,6 @@
 #include "router/alike.h"
 #include "router/router.h"
 #include <stdlib.h>
-#include <string.h>
 
 typedef struct row_table {
     const unsigned char *rows;

@@ -149,7 +149,6 @@ pl_status arrange_grid(float *centroids, int n_paths, int dim, int n_levels,
     for (int path = 0; path < n_paths; path++)
         memcpy(centroids + (size_t)path * (size_t)dim,
                copy + (size_t)g.best[path] * (size_t)dim, row);
-    pl_free_all(g.order, g.best, g.sums, g.trial);
-    pl_free(copy);
+    pl_free_all(g.order, g.best, g.sums, g.trial, copy);
     return PL_OK;
 }

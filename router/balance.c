@@ -36,7 +36,6 @@
 #include "router/alike.h"
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { PIECES_AN_ITEM = 512, PATIENCE_A_PATH = 64, PATIENCE_MAX = 1 << 14 };
 static const double ROUNDING = 1e-9; /* relative tolerance for sums of weights */
@@ -168,7 +167,7 @@ static pl_status raise_prices(auction *a, double surplus)
 {
     int n_paths = a->job->router->n_paths;
     a->n_offers = 0;
-    for (int path = 0; path < a->job->router->n_paths; ++path)
+    for (int path = 0; path < n_paths; ++path)
         if (a->raises[path])
             for (size_t g = a->heads[path]; g != NO_PIECE; g = a->pieces[g].next)
                 a->offers[a->n_offers++].piece = g;
@@ -245,11 +244,10 @@ static pl_status hold_auction(auction *a)
     for (size_t g = 0; g < a->n_pieces; ++g)
         join_path(a, g, a->pieces[g].path);
     for (size_t vain = 0; vain < patience; ++vain) {
-        int best = 0;
-        for (int path = 1; path < a->job->router->n_paths; ++path)
-            if (a->load[path] > a->load[best])
-                best = path;
-        int path = best;
+        int path = 0;
+        for (int other = 1; other < a->job->router->n_paths; ++other)
+            if (a->load[other] > a->load[path])
+                path = other;
         if (a->load[path] < a->lightest) {
             vain = 0;
             a->lightest = a->load[path];

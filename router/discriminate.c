@@ -18,7 +18,6 @@
  * double. */
 #include "router/discriminate.h"
 #include <math.h>
-#include <string.h>
 
 enum { POINTS_A_ITEM = 256, GUESS = 16 };
 
@@ -156,17 +155,15 @@ pl_status discriminate_fit(const discriminate_job *job, double *residuals, float
 {
     size_t n = (size_t)job->k * columns_of(job);
     descent w = {.job = job, .residuals = residuals};
-    pl_status status;
-    PL_TRY(pl_try_alloc((4 * n + job->n) * sizeof(double), "fitting a linear router",
-                        (void **)&w.at));
+    PL_CHECK(pl_try_alloc((4 * n + job->n) * sizeof(double), "fitting a linear router",
+                          (void **)&w.at));
     w.gradient = w.at + n;
     w.rows = w.gradient + n;
     w.before = w.rows + n;
     w.losses = w.before + n;
-    PL_TRY(descend(&w, loss));
-    for (size_t i = 0; i < n; ++i)
+    const pl_status status = descend(&w, loss);
+    for (size_t i = 0; status == PL_OK && i < n; ++i)
         rows[i] = (float)w.rows[i];
-done:
     pl_free(w.at);
     return status;
 }

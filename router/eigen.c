@@ -3,7 +3,6 @@
  * same bits every time. */
 #include "router/eigen.h"
 #include <math.h>
-#include <string.h>
 
 enum { SWEEPS_MAX = 30 };
 

@@ -4,7 +4,6 @@
  * threads. Each thread has its own model. */
 #include "router/router.h"
 #include "router/windows.h"
-#include <string.h>
 
 /* A GPU is fast only with many tokens per batch. On processors small groups are better,
  * so that every thread gets some of the groups. */

@@ -8,7 +8,6 @@
  * last point gets the point that is farthest from the centroid of its cluster, so all k
  * centroids stay in use. */
 #include "router/kmeans.h"
-#include <string.h>
 
 enum { POINTS_A_ITEM = 512, COLUMNS_A_ITEM = 64 };
 
@@ -268,14 +267,13 @@ pl_status kmeans_move(const kmeans_job *job, const int *label, float *centroids)
 {
     work w = {.job = job};
     size_t size = (size_t)job->k * (size_t)job->dim * sizeof *centroids;
-    pl_status status;
-    PL_TRY(alloc_work(&w));
+    PL_CHECK(alloc_work(&w));
     memcpy(w.label, label, job->n * sizeof *label);
     memcpy(w.centroids, centroids, size);
     count_labels(&w);
-    PL_TRY(move_centroids(&w));
-    memcpy(centroids, w.centroids, size);
-done:
+    const pl_status status = move_centroids(&w);
+    if (status == PL_OK)
+        memcpy(centroids, w.centroids, size);
     pl_free(w.sums);
     return status;
 }

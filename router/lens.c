@@ -3,7 +3,6 @@
 #include "router/pca.h"
 #include "router/sharpen.h"
 #include <math.h>
-#include <string.h>
 
 enum {
     POINTS_A_ITEM = 256,

@@ -3,7 +3,6 @@
  * scaled to variance 1. */
 #include "router/lens.h"
 #include <math.h>
-#include <string.h>
 
 pl_status pl_router_map(const float *features, size_t n, int dim, int n_threads,
                         float *xy, double shares[2])

@@ -6,7 +6,6 @@
 #include "router/pca.h"
 #include "router/eigen.h"
 #include <math.h>
-#include <string.h>
 
 enum {
     /* number of additional directions in the iteration: with them the last of the

@@ -22,7 +22,6 @@
  * number of threads. */
 #include "router/prefix_lm.h"
 #include <math.h>
-#include <string.h>
 
 enum { ROWS_AN_ITEM = 1024, COUNTS_MOST = 1 << 16 };
 static const double SMOOTHING = 2.0; /* K */

@@ -1,6 +1,5 @@
 /* Encodes a prefix model as bytes and decodes it (docs/PROTOCOL.md section 6). */
 #include "router/prefix_lm.h"
-#include <string.h>
 
 enum {
     TAG_FORMAT = 1,

@@ -3,14 +3,12 @@
 #include "router/kmeans.h"
 #include "router/router_internal.h"
 #include <math.h>
-#include <string.h>
 
 /* ---- creating a router ---- */
 
 pl_status router_create(pl_router_kind kind, int n_levels, const int *experts, int dim,
                         int rank, bool with_rows, pl_router **out)
 {
-    *out = NULL;
     pl_status status = PL_OK;
     pl_router *router = pl_alloc(sizeof *router);
     router->kind = kind;
@@ -27,10 +25,10 @@ pl_status router_create(pl_router_kind kind, int n_levels, const int *experts, i
                             (void **)&router->centroids[level]));
     }
     router->bias = pl_alloc((size_t)router->n_paths * sizeof *router->bias);
-    *out = router;
-    router = NULL;
 done:
-    pl_router_destroy(&router);
+    if (status != PL_OK)
+        pl_router_destroy(&router);
+    *out = router;
     return status;
 }
 
@@ -41,8 +39,7 @@ void pl_router_destroy(pl_router **router)
     lens_clear(&(*router)->lens);
     for (int level = 0; level < (*router)->n_levels; ++level)
         pl_free((*router)->centroids[level]);
-    pl_free((*router)->bias);
-    pl_free(*router);
+    pl_free_all((*router)->bias, *router);
     *router = NULL;
 }
 

@@ -4,9 +4,7 @@
 #include "router/balance.h"
 #include "router/discriminate.h"
 #include "router/kmeans.h"
-#include "router/router_internal.h"
 #include <math.h>
-#include <string.h>
 
 enum { POINTS_A_ITEM = 256, BALANCE_ROUNDS = 8 };
 
@@ -383,7 +381,6 @@ pl_status pl_router_price(pl_router *router, const float *features, size_t n,
     const int dim = router->lens.dim;
     pl_router_options few = *options;
     document_sample sample = {.n = 0};
-    pl_status status;
     memset(router->bias, 0, (size_t)router->n_paths * sizeof *router->bias);
     if (router->kind != PL_ROUTER_LINEAR)
         return pl_fail(PL_ERR_ARG, "only a linear router can get new prices");
@@ -397,9 +394,8 @@ pl_status pl_router_price(pl_router *router, const float *features, size_t n,
     const size_t stride = pl_router_stride(&all, n, dim);
     if (stride == 1)
         return price_documents(router, features, n, &all);
-    PL_TRY(take_sample(features, n, (size_t)dim, stride, &all, &sample, &few));
-    PL_TRY(price_documents(router, sample.features, sample.n, &few));
-done:
+    PL_CHECK(take_sample(features, n, (size_t)dim, stride, &all, &sample, &few));
+    const pl_status status = price_documents(router, sample.features, sample.n, &few);
     pl_free(sample.weights);
     return status;
 }
@@ -409,15 +405,13 @@ pl_status pl_router_fit(const float *features, size_t n, int dim,
 {
     pl_router_options few;
     document_sample sample = {.n = 0};
-    pl_status status;
     *out = NULL;
     PL_CHECK(check_fit(features, n, dim, options));
     const size_t stride = pl_router_stride(options, n, dim);
     if (stride == 1)
         return fit_documents(features, n, dim, options, out);
-    PL_TRY(take_sample(features, n, (size_t)dim, stride, options, &sample, &few));
-    PL_TRY(fit_documents(sample.features, sample.n, dim, &few, out));
-done:
+    PL_CHECK(take_sample(features, n, (size_t)dim, stride, options, &sample, &few));
+    const pl_status status = fit_documents(sample.features, sample.n, dim, &few, out);
     pl_free(sample.weights);
     return status;
 }

@@ -1,7 +1,6 @@
 /* Routes documents, and makes the list of documents of each path. */
 #include "router/router_internal.h"
 #include <stdlib.h>
-#include <string.h>
 
 /* A path that would have no documents gets the mean number of documents per path
  * divided by REPAIR_SHARE, but at least one document. */

@@ -16,7 +16,6 @@
 #include "router/eigen.h"
 #include "router/kmeans.h"
 #include <math.h>
-#include <string.h>
 
 enum { POINTS_A_ITEM = 256, ITERATIONS = 30 };
 static const double RIDGE = 0.03;

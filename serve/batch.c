@@ -58,8 +58,6 @@ pl_status pl_batch_create(pl_model *model, const pl_tokenizer *tokenizer, int vo
                           int context, int n_slots, pl_batch **out)
 {
     pl_status status = PL_OK;
-    void *logits = NULL;
-    *out = NULL;
     pl_batch *b = pl_alloc(sizeof *b);
     *b = (pl_batch){
         .tokenizer = tokenizer, .vocab = vocab, .context = context, .n_slots = n_slots};
@@ -67,12 +65,11 @@ pl_status pl_batch_create(pl_model *model, const pl_tokenizer *tokenizer, int vo
     b->prefixes = prefix_cache_create(b->decoder, n_slots, vocab);
     PL_TRY(pl_chooser_create(pl_tokenizer_vocab(tokenizer), &b->chooser));
     PL_TRY(pl_try_alloc((size_t)n_slots * (size_t)vocab * sizeof(float), "logits",
-                        &logits));
-    b->logits = logits;
-    *out = b;
-    return PL_OK;
+                        (void **)&b->logits));
 done:
-    pl_batch_destroy(&b);
+    if (status != PL_OK)
+        pl_batch_destroy(&b);
+    *out = b;
     return status;
 }
 
@@ -131,8 +128,7 @@ static void close_route(pl_batch *b, place *p)
         b->places[p->slots[k]].lent = false;
         b->n_lent--;
     }
-    pl_free(p->slots);
-    pl_free(p->paths);
+    pl_free_all(p->slots, p->paths);
     p->slots = NULL;
     p->paths = NULL;
     p->n_slots = 0;
@@ -177,8 +173,7 @@ void pl_batch_destroy(pl_batch **batch)
     prefix_cache_destroy(&b->prefixes);
     pl_decoder_destroy(&b->decoder);
     pl_chooser_destroy(&b->chooser);
-    pl_free(b->logits);
-    pl_free(b);
+    pl_free_all(b->logits, b);
     *batch = NULL;
 }
 

@@ -47,8 +47,7 @@ void pl_chooser_destroy(pl_chooser **chooser)
 {
     if (!*chooser)
         return;
-    pl_free((*chooser)->weight);
-    pl_free(*chooser);
+    pl_free_all((*chooser)->weight, *chooser);
     *chooser = NULL;
 }
 

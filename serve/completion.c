@@ -1,7 +1,6 @@
 /* Parses requests for completions in the form of OpenAI's API. */
 #include "serve/serve.h"
 #include <inttypes.h>
-#include <stddef.h>
 #include <stdio.h>
 
 /* The values of keys that a request leaves out. They are OpenAI's, except that the seed
@@ -418,23 +417,16 @@ pl_status pl_completion_parse(const char *body, size_t len, pl_completion *out)
 
 void pl_completion_clear(pl_completion *c)
 {
-    for (int i = 0; i < c->n_prompts; i++) {
-        pl_free(c->prompts[i].text);
-        pl_free(c->prompts[i].tokens);
-    }
-    pl_free(c->prompts);
-    pl_free(c->bias);
+    for (int i = 0; i < c->n_prompts; i++)
+        pl_free_all(c->prompts[i].text, c->prompts[i].tokens);
+    pl_free_all(c->prompts, c->bias);
     c->prompts = NULL;
     c->bias = NULL;
     c->n_prompts = c->options.n_bias = 0;
     for (int i = 0; i < PL_STOPS; i++) {
-        union {
-            const char *in;
-            void *out;
-            /* The parser has allocated these texts, so they may be freed although the
-             * option's type is a pointer to const. */
-        } stop = {c->options.stop[i]};
-        pl_free(stop.out);
+        /* The parser has allocated these texts, so they may be freed although the
+         * option's type is a pointer to const. */
+        pl_free((void *)(uintptr_t)c->options.stop[i]);
         c->options.stop[i] = NULL;
     }
 }

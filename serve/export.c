@@ -1,5 +1,4 @@
 /* Writes one path as a Hugging Face folder. */
-#include "serve/piece_list.h"
 #include "serve/llama_config.h"
 #include "serve/tokenizer_files.h"
 #include "serve/weights.h"

@@ -36,13 +36,10 @@ enum MHD_Result http_reply(struct MHD_Connection *c, unsigned code, const char *
 {
     /* The library's argument is not a pointer to const, but the library only copies the
      * data. */
-    union {
-        const void *in;
-        void *out;
-    } bytes = {data};
+    void *bytes = (void *)(uintptr_t)data;
     return http_queue(
         c, code, type,
-        mhd.MHD_create_response_from_buffer(len, bytes.out, MHD_RESPMEM_MUST_COPY));
+        mhd.MHD_create_response_from_buffer(len, bytes, MHD_RESPMEM_MUST_COPY));
 }
 
 enum MHD_Result http_reply_text(struct MHD_Connection *c, unsigned code,

@@ -3,7 +3,6 @@
  * Everything is checked when the model is opened: the configuration, the structure of
  * every file, and whether the files have exactly the tensors of our layout. So loading
  * only copies values. */
-#include "serve/exchange.h"
 #include "serve/llama_config.h"
 #include "serve/safetensors.h"
 #include <math.h>
@@ -100,8 +99,7 @@ static const st_tensor *find_model_tensor(const pl_import *m, const char *name,
 
 static bool has_shape(const st_tensor *have, const pl_tensor *want)
 {
-    bool vector = want->rows == 1 && !want->decay;
-    if (vector)
+    if (want->rows == 1 && !want->decay) /* a vector */
         return have->n_dims == 1 && have->dims[0] == want->cols;
     return have->n_dims == 2 && have->dims[0] == want->rows &&
            have->dims[1] == want->cols;
@@ -272,8 +270,7 @@ void pl_import_close(pl_import **import)
         return;
     for (int i = 0; i < m->info.n_files; i++)
         safetensors_close(&m->files[i]);
-    pl_free(m->files);
-    pl_free(m);
+    pl_free_all(m->files, m);
     *import = NULL;
 }
 

@@ -146,8 +146,7 @@ static pl_status take_shape(const config_reader *c, pl_shape *s)
     const bool derived = !s->qk_norm;
     PL_CHECK(take_config_int(c, "num_key_value_heads", derived ? s->n_heads : 0,
                              &s->n_kv_heads));
-    bool given = field(c, "head_dim") != NULL;
-    if (derived && !given && s->width % s->n_heads != 0)
+    if (derived && !field(c, "head_dim") && s->width % s->n_heads != 0)
         return pl_fail(PL_ERR_DATA,
                        "%s: hidden_size %d is not divisible by num_attention_heads %d, "
                        "and there is no head_dim",

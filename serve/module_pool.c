@@ -39,8 +39,7 @@ void pl_module_pool_destroy(pl_module_pool **pool)
     if (!*pool)
         return;
     (void)pl_module_pool_drop_kept(*pool);
-    pl_free((*pool)->residents);
-    pl_free(*pool);
+    pl_free_all((*pool)->residents, *pool);
     *pool = NULL;
 }
 
@@ -173,7 +172,6 @@ pl_status pl_module_pool_open(pl_module_pool *pool, const pl_path_source *source
     pl_status status = PL_OK;
     pl_hash all;
     pl_buf hashes = {0};
-    *out = NULL;
     p->source = *source;
     p->modules = pl_alloc(n_slots * sizeof(resident *));
     PL_TRY(name_modules(pool, source, &modules));
@@ -189,13 +187,12 @@ pl_status pl_module_pool_open(pl_module_pool *pool, const pl_path_source *source
     pl_hash_of("path modules", hashes.data, hashes.len, &all);
     memcpy(&p->contents, &all, sizeof p->contents);
     PL_TRY(pl_path_create(t, table, &p->table));
-    *out = p;
-    p = NULL;
 done:
     pl_buf_destroy(&hashes);
-    pl_free(table);
-    pl_free(modules);
-    pl_module_pool_close(pool, &p);
+    pl_free_all(table, modules);
+    if (status != PL_OK)
+        pl_module_pool_close(pool, &p);
+    *out = p;
     return status;
 }
 
@@ -209,8 +206,7 @@ void pl_module_pool_close(pl_module_pool *pool, pl_pooled_path **path)
         if (p->modules[slot])
             p->modules[slot]->n_users--;
     (void)drop_unused(pool, false);
-    pl_free(p->modules);
-    pl_free(p);
+    pl_free_all(p->modules, p);
     *path = NULL;
 }
 
@@ -229,17 +225,14 @@ pl_status pl_module_pool_compare(pl_module_pool *pool, const pl_pooled_path *pat
 {
     pl_path_module *modules;
     const pl_status status = name_modules(pool, &path->source, &modules);
+    const int n_slots =
+        status == PL_OK ? pl_topology_n_slots(path->source.topology) : 0;
     *current = status == PL_OK;
-    for (int slot = 0;
-         status == PL_OK && slot < pl_topology_n_slots(path->source.topology); slot++) {
-        *current = *current &&
-                   pl_hash_equal(&path->modules[slot]->params, &modules[slot].params);
-    }
+    for (int slot = 0; slot < n_slots; slot++)
+        *current &= pl_hash_equal(&path->modules[slot]->params, &modules[slot].params);
     /* The caller will close the path and open it again. The modules that have not
      * changed are then needed again, so they are kept. */
-    for (int slot = 0; status == PL_OK && !*current &&
-                       slot < pl_topology_n_slots(path->source.topology);
-         slot++) {
+    for (int slot = 0; !*current && slot < n_slots; slot++) {
         resident *r = path->modules[slot];
         r->kept = pl_hash_equal(&r->params, &modules[slot].params);
     }

@@ -291,8 +291,7 @@ void pl_page_front_close(pl_page_front **front)
         mhd.MHD_stop_daemon(f->daemon);
     for (pl_page_question *q; f->questions && (q = pl_queue_pop(f->questions, 0));)
         release_question(q);
-    if (f->questions)
-        pl_queue_destroy(&f->questions);
+    pl_queue_destroy(&f->questions);
     server_clients_close(&f->site.clients);
     server_access_destroy(&f->access);
     pl_buf_destroy(&f->page.html);

@@ -1,7 +1,6 @@
 /* Chooses the path that answers a prompt: by the router, or by likelihood
  * (path_chooser.h). */
 #include "serve/path_chooser.h"
-#include "serve/module_pool.h"
 #include "serve/serve.h"
 
 #include <math.h>
@@ -37,15 +36,13 @@ pl_status pl_path_chooser_open(const pl_answer_settings *settings, pl_store *sto
     pl_path_chooser *c = pl_alloc(sizeof *c);
     c->settings = settings;
     c->store = store;
-    *out = NULL;
-    pl_status status = pl_backend_open(&backend, &c->backend);
-    if (status != PL_OK) {
+    const pl_status status = pl_backend_open(&backend, &c->backend);
+    if (status == PL_OK)
+        c->pool = pl_module_pool_create(c->backend, store);
+    else
         pl_path_chooser_close(&c);
-        return status;
-    }
-    c->pool = pl_module_pool_create(c->backend, store);
     *out = c;
-    return PL_OK;
+    return status;
 }
 
 void pl_path_chooser_close(pl_path_chooser **chooser)
@@ -58,8 +55,7 @@ void pl_path_chooser_close(pl_path_chooser **chooser)
     pl_free(c->scorings);
     pl_model_destroy(&c->model);
     pl_module_pool_destroy(&c->pool);
-    pl_free(c->nats);
-    pl_free(c->costs);
+    pl_free_all(c->nats, c->costs);
     pl_prefix_lm_destroy(&c->router);
     pl_backend_close(&c->backend);
     pl_free(c);

@@ -1,6 +1,7 @@
 /* Reads the protobuf message of a SentencePiece model: tags, varints and lengths.
  * Nothing is read beyond the end of a message. */
 #include "serve/piece_list.h"
+#include "serve/pieces.h"
 #include <math.h>
 
 enum { WIRE_VARINT = 0, WIRE_FIXED64 = 1, WIRE_BYTES = 2, WIRE_FIXED32 = 5 };
@@ -103,12 +104,9 @@ static pl_status read_token_piece(const field *whole, token_piece *out)
     if (m.broken || out->len == 0 || !isfinite(out->score))
         return tokenizer_damaged("a piece is incomplete, has no text, or has a score "
                                  "that is not finite");
-    for (size_t at = 0, step; at < out->len; at += step) {
-        step = pl_utf8_length(out->text + at, out->len - at);
-        if (step == 0)
-            return tokenizer_damaged("a piece is not UTF-8");
-    }
-    return PL_OK;
+    return pieces_are_text(out->text, out->len)
+               ? PL_OK
+               : tokenizer_damaged("a piece is not UTF-8");
 }
 
 static pl_status read_trainer(const field *whole, piece_list *out)

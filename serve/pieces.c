@@ -8,11 +8,9 @@ static size_t length_of(uint8_t first)
 {
     if (first < 0x80)
         return 1;
-    if (first >= 0xc2 && first <= 0xdf)
-        return 2;
-    if (first >= 0xe0 && first <= 0xef)
-        return 3;
-    return first >= 0xf0 && first <= 0xf4 ? 4 : 0;
+    if (first < 0xc2 || first > 0xf4)
+        return 0;
+    return first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
 }
 
 /* Returns how many of the first bytes belong to one character; *whole becomes true if

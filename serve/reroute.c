@@ -2,7 +2,6 @@
  * a gate" means the rule "gate W": the router's models choose the path. "Without a
  * gate" means the rule "history W": the losses of the paths choose it. */
 #include "serve/rerouting.h"
-#include "eval/eval.h"
 #include "serve/sequence.h"
 
 /* The work that remains before the next token is chosen. */
@@ -300,8 +299,7 @@ pl_status pl_reroute_generate(const pl_rerouter *r, const int32_t *prompt, int n
 done:
     sequence_close(&s);
     rerouting_close(&w);
-    pl_free(slots);
     pl_chooser_destroy(&chooser);
-    pl_free(logits);
+    pl_free_all(slots, logits);
     return status;
 }

@@ -10,10 +10,9 @@ struct pl_generate_result;
 
 /* When and how the path is chosen. The first choice depends on the first `prefix`
  * tokens (router.prefix), also if the prompt is longer but has less than W more. Then
- * the path is chosen again after every W tokens. Without a
- * gate (rule "history W") all paths read the text, and their losses choose the path.
- * With a gate (rule "gate W") the router's models choose the path, and only the path
- * that writes reads the text. */
+ * the path is chosen again after every W tokens. Without a gate (rule "history W") all
+ * paths read the text, and their losses choose the path. With a gate (rule "gate W")
+ * the router's models choose the path, and only the path that writes reads the text. */
 typedef struct pl_route_rule {
     int prefix;
     int every; /* W, the number of tokens between two choices */

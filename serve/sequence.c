@@ -61,8 +61,7 @@ pl_status sequence_open(sequence *s, const pl_tokenizer *tokenizer, int vocab,
 void sequence_close(sequence *s)
 {
     pl_buf_destroy(&s->bytes);
-    pl_free(s->chosen);
-    pl_free(s->raw);
+    pl_free_all(s->chosen, s->raw);
     s->chosen = NULL;
     s->raw = NULL;
     pieces_destroy(&s->pieces);

@@ -150,11 +150,10 @@ static void tell_end(server_part *part, pl_status status, const char *code,
     server_job *job = part->job;
     server_counters *n = &job->server->counts;
     server_event *e = make_end(part, status, code, result);
-    if (status == PL_OK) {
+    if (status == PL_OK)
         move_output(e, part);
-    } else if (job->status == PL_OK) {
+    else if (job->status == PL_OK)
         job->status = status;
-    }
     if (part->index % job->completion.n == 0)
         pl_atomic_add(&n->prompt_tokens, result->n_prompt);
     pl_atomic_add(&n->known_tokens, result->n_known);
@@ -255,8 +254,7 @@ static pl_status find_prompt_path(pl_server *s, const server_job *job,
     const server_models *models = server_paths_models(s->paths);
     if (prompt->path >= 0)
         return PL_OK;
-    const bool is_auto = server_models_is_auto(job->completion.model);
-    if (!is_auto) {
+    if (!server_models_is_auto(job->completion.model)) {
         PL_CHECK(server_models_find(models, job->completion.model, &prompt->path));
     } else if (job->kind == SERVER_EMBEDDING) {
         /* Embeddings can be compared only if one model made them. Different texts could
@@ -687,19 +685,17 @@ const pl_server_options *server_options(const pl_server *s)
 /* ---- opening ---- */
 pl_status pl_server_open(const pl_server_options *options, pl_server **out)
 {
-    pl_status status = PL_OK;
     pl_server *s = pl_alloc(sizeof *s);
-    *out = NULL;
     s->options = *options;
     if (s->options.slots > options->mix->arm.shape.context)
         s->options.slots = options->mix->arm.shape.context;
     s->last = &s->first;
-    PL_TRY(pl_queue_create(&s->incoming));
-    PL_TRY(server_paths_open(&s->options, &s->paths));
+    pl_status status = pl_queue_create(&s->incoming);
+    if (status == PL_OK)
+        status = server_paths_open(&s->options, &s->paths);
+    if (status != PL_OK)
+        pl_server_close(&s);
     *out = s;
-    return PL_OK;
-done:
-    pl_server_close(&s);
     return status;
 }
 

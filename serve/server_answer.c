@@ -153,8 +153,7 @@ enum MHD_Result exchange_answer_whole(exchange *x)
             skip_space(&a.choices[i]);
     }
     const pl_status status = pl_completion_write(&a, &body);
-    pl_free(a.choices);
-    pl_free(a.routes);
+    pl_free_all(a.choices, a.routes);
     if (status == PL_OK)
         return exchange_send_json(x, MHD_HTTP_OK, &body);
     pl_buf_destroy(&body);

@@ -83,7 +83,6 @@ pl_status server_clients_open(const server_clients_options *options,
 {
     pl_status status = PL_OK;
     server_clients *l = pl_alloc(sizeof *l);
-    *out = NULL;
     const int files = pl_files_for_guests();
     const int places = options->places < files ? options->places : files;
     l->crowd = (pl_crowd){.places = places,
@@ -93,10 +92,10 @@ pl_status server_clients_open(const server_clients_options *options,
     PL_TRY(pl_queue_create(&l->news));
     PL_TRY(pl_queue_create(&l->gone));
     PL_TRY(pl_thread_start("clients", watch_clients, l, &l->thread));
-    *out = l;
-    l = NULL;
 done:
-    server_clients_close(&l);
+    if (status != PL_OK)
+        server_clients_close(&l);
+    *out = l;
     return status;
 }
 

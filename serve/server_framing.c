@@ -1,6 +1,5 @@
 /* Finds requests whose end is not certain (server_framing.h). */
 #include "serve/server_framing.h"
-#include "base/base.h"
 #include "serve/http.h"
 #include <strings.h>
 

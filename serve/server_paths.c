@@ -7,8 +7,6 @@
  * One engine computes all paths of one shape. So working memory, slots and their caches
  * do not grow with the number of paths. */
 #include "serve/server_paths.h"
-#include "serve/module_pool.h"
-#include "serve/path_chooser.h"
 
 enum {
     /* a busy path gets new requests for at least this time, even if another path waits
@@ -512,8 +510,7 @@ pl_status server_paths_join_all(server_paths *p, int every,
     if (status == PL_OK && !*waits)
         status = pl_batch_join(batch, request);
     request->routes = NULL;
-    pl_free(numbers);
-    pl_free(tables);
+    pl_free_all(numbers, tables);
     return status;
 }
 

@@ -35,9 +35,8 @@ pl_status server_paths_join(server_paths *p, int model, pl_batch_request *reques
  * with all paths that may answer. The function `moved` gets an index among these paths;
  * server_paths_open_path turns the index into the path's number in the mixture. If the
  * server answers by likelihood, the losses of the paths choose ("history"); otherwise
- * the router chooses ("gate", reroute.h). ERR_USAGE if these are more paths
- * than `serve --slots` or `serve --paths` allows, or if their modules do not fit into
- * memory. */
+ * the router chooses ("gate", reroute.h). ERR_USAGE if these are more paths than `serve
+ * --slots` or `serve --paths` allows, or if their modules do not fit into memory. */
 pl_status server_paths_join_all(server_paths *p, int every,
                                 void (*moved)(void *context, int from, int path),
                                 pl_batch_request *request, bool *waits);

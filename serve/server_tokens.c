@@ -123,16 +123,15 @@ pl_status tokens_encode(const pl_tokenizer *tokenizer, int context, const char *
     o = pl_json_object();
     pl_json *list = pl_json_array();
     pl_json_set(o, "tokens", list);
-    const size_t n = tokens.len / sizeof(int32_t);
-    for (size_t i = 0; i < n; i++) {
-        int32_t token;
-        memcpy(&token, tokens.data + i * sizeof token, sizeof token);
+    const int n = pl_prompt_count(&tokens);
+    for (int i = 0; i < n; i++) {
+        const int32_t token = pl_prompt_tokens(&tokens)[i];
         if (q.with_pieces)
             PL_TRY(push_piece(tokenizer, token, list));
         else
             pl_json_push(list, pl_json_make_int(token));
     }
-    pl_json_set_int(o, "count", (int64_t)n);
+    pl_json_set_int(o, "count", n);
     pl_json_set_int(o, "max_model_len", context);
     pl_json_write(o, 0, out);
 done:

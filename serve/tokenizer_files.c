@@ -13,11 +13,7 @@
 
 static pl_json *piece_text_json(const token_piece *p)
 {
-    char *text = pl_alloc(p->len + 1);
-    memcpy(text, p->text, p->len);
-    pl_json *json = pl_json_make_text(text);
-    pl_free(text);
-    return json;
+    return pl_json_make_bytes(p->text, strnlen(p->text, p->len));
 }
 
 static bool is_special(const token_piece *p)

@@ -39,8 +39,7 @@ static void report_problem(audit *a, const char *sentence)
         a->fn(a->context, text);
 }
 
-static void problem(audit *a, const char *format, ...) PL_PRINTF(2, 3);
-static void problem(audit *a, const char *format, ...)
+static void PL_PRINTF(2, 3) problem(audit *a, const char *format, ...)
 {
     char text[512];
     va_list arguments;

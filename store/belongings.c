@@ -12,7 +12,6 @@ static kv_slice slice_of(const uint8_t *data, size_t len)
     return (kv_slice){data, len};
 }
 
-/* ---- blobs that a row names ---- */
 /* Lists the blobs that a row names. A blob that the row names twice is listed twice. */
 static pl_status blobs_of(row_view *view, tally *out)
 {
@@ -58,7 +57,6 @@ pl_status pl_row_each_blob(const pl_row *row, pl_blob_fn fn, void *context)
     return status;
 }
 
-/* ---- listing the rows of a name ---- */
 static pl_status walk_family(pl_store *store, kv_family family, kv_slice prefix,
                              bool whole, pl_row_fn fn, void *context)
 {
@@ -109,7 +107,6 @@ bool pl_store_has_name(pl_store *store, const char *name)
            has_name_row(store, KV_OBJECT, name);
 }
 
-/* ---- writing rows that come from another store ---- */
 pl_status pl_txn_put_row(pl_txn *txn, const char *name, const pl_row *row)
 {
     row_view view;

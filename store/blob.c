@@ -508,8 +508,8 @@ static pl_status put_flowing(pl_txn *txn, const uint8_t *data, blob_record *blob
 }
 
 /* ---- putting and dropping blobs ---- */
-/* Adds the chunks and the record of a blob. A new blob has no references yet: if no
- * record of the transaction names it, it is deleted just before the commit. */
+/* A new blob has no references yet: if no record of the transaction names it, it is
+ * deleted just before the commit. */
 pl_status pl_txn_put_blob(pl_txn *txn, const void *data, uint64_t bytes, pl_hash *out)
 {
     uint64_t new_bytes = 0;

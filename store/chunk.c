@@ -5,7 +5,6 @@
 
 #include <string.h>
 
-/* ---- the bytes of chunks as pack rows of the database ---- */
 static pl_status get_pack_row(const row_source *from, const pl_hash *id,
                               const chunk_record *chunk, chunk_view *out)
 {
@@ -52,7 +51,6 @@ const chunk_places pack_places = {.get = get_pack_row,
                                   .n_requests = 1,
                                   .bulk_bytes = 4 << 20};
 
-/* ---- reading chunks ---- */
 /* Reads a chunk without checking its hash. This is enough for a base: if the base is
  * damaged, the chunk decoded with it fails the check of its hash. */
 static pl_status load_at(row_source from, const pl_hash *id, const chunk_record *chunk,
@@ -167,7 +165,6 @@ void chunk_close(chunk_view *view)
     *view = (chunk_view){.data = NULL};
 }
 
-/* ---- writing chunks in a transaction ---- */
 pl_status chunk_place(pl_txn *txn, const pl_hash *id, chunk_record *chunk,
                       const void *data, size_t len)
 {

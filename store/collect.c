@@ -29,7 +29,6 @@ typedef struct collection {
     tally loose;    /* chunks, once per reference that would be dropped */
 } collection;
 
-/* ---- choosing versions ---- */
 static pl_status choose_victim(void *context, const pl_version *v)
 {
     collection *c = context;
@@ -53,7 +52,6 @@ static pl_status choose_module_victims(void *context, const pl_version *head)
     return pl_store_each_version(c->store, head->module, choose_victim, c);
 }
 
-/* ---- counting the bytes that would be freed ---- */
 static void add_all(tally *to, const tally *from)
 {
     for (size_t i = 0; i < from->n; i++)
@@ -96,7 +94,6 @@ static pl_status count_with_bases(collection *c)
     return status;
 }
 
-/* ---- dropping data ---- */
 pl_status pl_txn_collect(pl_txn *txn, pl_keep_fn keep, void *context, uint64_t *n)
 {
     pl_gc_report report = {0};

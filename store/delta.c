@@ -24,7 +24,6 @@
 
 enum { WIDTH = sizeof(uint32_t), EXPONENTS = 256, GROUP_MIN = 8192, LENGTH_BYTES = 4 };
 
-/* ---- integers in the order of floats ---- */
 /* The function o of the comment above. It keeps the sign bit, and inverts the other
  * bits of negative numbers. The function is its own inverse. */
 static uint32_t order_of(uint32_t bits)
@@ -39,7 +38,6 @@ static uint32_t load_u32(const uint8_t *at)
     return bits;
 }
 
-/* ---- groups of values ---- */
 typedef struct grouping {
     uint8_t group[EXPONENTS]; /* [exponent] the group of values with this exponent */
     /* [group] the position of its first value in sorted order */
@@ -86,7 +84,6 @@ static void predict_values(const uint8_t *a, const uint8_t *b, size_t n,
     }
 }
 
-/* ---- bytes of a group ---- */
 /* Writes one plane of a group: it consists of one byte of each of the n values. If
  * compression does not make a plane shorter, the plane is stored unchanged. The decoder
  * recognises this case because the stored length then equals n. */
@@ -124,7 +121,6 @@ static pl_status take_plane(walk *c, size_t n, pl_buf *out)
     return PL_OK;
 }
 
-/* ---- encoding and decoding a chunk ---- */
 /* Without bases, all bytes are compressed in planes. With bases, the bytes after the
  * last whole float are stored unchanged. */
 pl_status delta_encode(const uint8_t *data, const uint8_t *a, const uint8_t *b,

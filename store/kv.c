@@ -699,8 +699,8 @@ pl_status kv_drop_files(kv *db, kv_family family, kv_slice first, kv_slice last)
     return judge_error("write", db->path, error);
 }
 
-/* Compacts the family. The write buffer is flushed first, so that rows that were
- * deleted while in the buffer never reach a file. */
+/* The write buffer is flushed first, so that rows that were deleted while in the buffer
+ * never reach a file. */
 pl_status kv_compact(kv *db, kv_family family)
 {
     char *error = NULL;

@@ -49,7 +49,6 @@ typedef struct kv_slice {
     const void *data;
     size_t len;
 } kv_slice;
-/* Compares two keys in the order of the database. */
 int kv_order(kv_slice a, kv_slice b);
 
 typedef enum kv_mode {

@@ -102,7 +102,6 @@ pl_status pl_store_make_parts(const char *folder, int n)
     return parts_write_count(folder, n);
 }
 
-/* ---- stores of earlier releases ---- */
 static pl_status refuse_placement(void *context, const char *name, const char *target)
 {
     const pl_store *store = context;

@@ -5,7 +5,6 @@
 
 enum { PART_BYTES = 4 << 20, OPERATION_HEAD = 10 };
 
-/* ---- reading and writing operations ---- */
 pl_status rebase_next(kv_slice *rest, row_operation *out)
 {
     const uint8_t *at = rest->data;
@@ -50,7 +49,6 @@ pl_status rebase_flush(kv *db, kv_batch **batch)
     return status;
 }
 
-/* ---- writing a base ---- */
 typedef struct base_writer {
     pl_store *store;
     remote_head *head;
@@ -104,8 +102,7 @@ done:
     return status;
 }
 
-/* ---- dropping the old base ---- */
-/* Drops the old base. An object that cannot be dropped is garbage for `store gc`. */
+/* An object that cannot be dropped is garbage for `store gc`. */
 void rebase_drop(pl_store *store, const remote_head *old)
 {
     engine_objects list = {0};

@@ -27,7 +27,6 @@ typedef struct rebuild {
 
 enum { BATCH_BYTES = 16 << 20 };
 
-/* ---- writing rows ---- */
 static pl_status take_rows(rebuild *r)
 {
     const kv_slice rows = {r->bytes.data, r->bytes.len};
@@ -36,8 +35,12 @@ static pl_status take_rows(rebuild *r)
                                                   : PL_OK;
 }
 
-static pl_status lacking(const rebuild *r, const char *name, pl_status status)
+/* Reads an object of the engine into r->bytes. */
+static pl_status fetch(rebuild *r, const char *name)
 {
+    const pl_status status = engine_get(r->from->service, name, &r->bytes);
+    if (status == PL_OK)
+        return PL_OK;
     if (status == PL_ERR_NOT_FOUND)
         return pl_fail(PL_ERR_DAMAGED,
                        "%s lacks the object %.60s, which its head needs",
@@ -45,7 +48,6 @@ static pl_status lacking(const rebuild *r, const char *name, pl_status status)
     return pl_fail_in(status, "%.60s", name);
 }
 
-/* ---- reading the base ---- */
 static pl_status take_base(rebuild *r)
 {
     char name[ENGINE_NAME_MAX];
@@ -55,9 +57,7 @@ static pl_status take_base(rebuild *r)
     pl_hasher_init(&sum, "base");
     for (uint64_t i = 0; i < head->base_parts; i++) {
         remote_base_name(head, i, name);
-        pl_status status = engine_get(r->from->service, name, &r->bytes);
-        if (status != PL_OK)
-            return lacking(r, name, status);
+        PL_CHECK(fetch(r, name));
         pl_hasher_add(&sum, r->bytes.data, r->bytes.len);
         PL_CHECK(take_rows(r));
     }
@@ -69,7 +69,6 @@ static pl_status take_base(rebuild *r)
                    engine_place(r->from->service));
 }
 
-/* ---- reading commits ---- */
 /* Checks a commit. Its last operation is its log row. */
 static pl_status check_commit(kv_slice rows, uint64_t sequence, const pl_hash *log,
                               pl_hash *previous)
@@ -106,15 +105,12 @@ static pl_status fetch_commit(rebuild *r, uint64_t sequence, const pl_hash *log,
 {
     char name[ENGINE_NAME_MAX];
     remote_log_name(sequence, log, name);
-    pl_status status = engine_get(r->from->service, name, &r->bytes);
-    if (status != PL_OK)
-        return lacking(r, name, status);
+    PL_CHECK(fetch(r, name));
     kv_slice rows = {r->bytes.data, r->bytes.len};
-    status = check_commit(rows, sequence, log, previous);
+    pl_status status = check_commit(rows, sequence, log, previous);
     return status == PL_OK ? PL_OK : pl_fail_in(status, "%.60s", name);
 }
 
-/* ---- filling the folder ---- */
 static pl_status take_all(rebuild *r, const char *folder)
 {
     char path[PL_PATH_MAX];

@@ -32,7 +32,6 @@ typedef struct recoding {
     uint64_t budget; /* number of bytes that may still be read */
 } recoding;
 
-/* ---- choosing a version ---- */
 /* Returns the distance d from a version to the two versions relative to which it is
  * coded; 0 for a version that is coded alone. */
 static uint64_t reach_of(uint64_t number)
@@ -53,7 +52,6 @@ static bool due(uint64_t head, int k, uint64_t *number)
     return k == 0 ? reach <= RECENT : reach == distance[k];
 }
 
-/* ---- choosing the bases of a chunk ---- */
 /* Computes the length of the longest chain of deltas that chunk `id` depends on. The
  * result is above CHUNK_DEPTH_MAX if such a chain contains the chunk `not_on`, or if a
  * chunk is missing. */
@@ -76,7 +74,6 @@ static pl_status delta_depth_of(const recoding *r, const pl_hash *id,
     return PL_OK;
 }
 
-/* ---- coding one chunk ---- */
 typedef struct chunk_work {
     pl_hash id;
     chunk_record record;
@@ -167,7 +164,6 @@ done:
     return status;
 }
 
-/* ---- coding one version ---- */
 /* Reads the record of the blob with a version's parameters. If the blob no longer
  * exists, `out` has no chunks. */
 static pl_status params_of(const recoding *r, const char *module, uint64_t number,
@@ -218,7 +214,6 @@ done:
     return status;
 }
 
-/* ---- coding the versions of a module ---- */
 static pl_status recode_row(recoding *r, const kv_cursor *at, bool *any)
 {
     row_view row;

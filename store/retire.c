@@ -6,7 +6,6 @@
  * commit number in the record does not change. */
 #include "store/store_internal.h"
 
-/* ---- pending contributions ---- */
 typedef struct pending_row {
     row_key key;
     pl_hash update;
@@ -64,7 +63,6 @@ pl_status pl_txn_drop_update(pl_txn *txn, const char *module, const pl_contribut
     return txn_spoil(txn, drop_rows(txn, &key, false));
 }
 
-/* ---- data of versions ---- */
 static pl_status release_state(pl_txn *txn, pl_version *v)
 {
     PL_CHECK(blob_release(txn, &v->momentum));
@@ -81,10 +79,9 @@ static pl_status release_updates(pl_txn *txn, pl_version *v)
     return PL_OK;
 }
 
-/* Drops the momentum and the change of old versions. They were needed only to make
- * later versions. The versions' rows stay, but no longer name these blobs.
- * head->momentum_from is the first version that may still have them, so older versions
- * need not be read. */
+/* Momentum and change were needed only to make later versions. The versions' rows stay,
+ * but no longer name these blobs. head->momentum_from is the first version that may
+ * still have them, so older versions need not be read. */
 pl_status retire_states(pl_txn *txn, const char *module, uint64_t late,
                         head_record *head)
 {
@@ -150,7 +147,6 @@ done:
     return status;
 }
 
-/* ---- refs and objects ---- */
 static pl_status require_row(const pl_txn *txn, kv_family family, const char *what,
                              const char *name)
 {

@@ -47,7 +47,6 @@
  * store in one piece the writer serves as the reader. */
 #include "store/rollback.h"
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { TAG_NUMBER = 1 };

@@ -1,8 +1,6 @@
 /* Private to the store: the structs of an open store and an open transaction, and the
  * functions that the files of this folder share. */
 #pragma once
-#include "store/chunk.h"
-#include "store/records.h"
 #include "store/engine/remote.h"
 #include "store/scratch.h"
 #include "store/watermark.h"
@@ -88,7 +86,7 @@ pl_status store_open(pl_store *store);
 pl_status store_refresh(pl_store *store);
 pl_status store_look_as_writer(pl_store *store);
 /* Opens the database of a folder into which a store is copied, and makes it if there is
- * none. A damaged end of its log is cut off as in a store that is opened for writing. */
+ * none. A damaged end of its log is cut off, as when a store is opened for writing. */
 pl_status store_open_target(const char *folder, kv **out);
 void store_close(pl_store *store);
 

@@ -12,7 +12,6 @@ typedef struct tally {
 } tally;
 
 void tally_add(tally *t, const pl_hash *name); /* adds a hash; a zero hash is ignored */
-/* Adds the blobs that the record of a version names. */
 void tally_add_version(tally *t, const pl_version *v);
 void tally_sort(tally *t);
 uint64_t tally_count(const tally *t, const pl_hash *name);

@@ -103,9 +103,8 @@ pl_status store_write(pl_store *store, kv_batch *batch, const watermark *after)
     return PL_OK;
 }
 
-/* Commits a transaction. Nothing changes in the database before bulk_take_in. So if the
- * commit fails before that (no space, a spoiled transaction), the store still accepts
- * writes. */
+/* Nothing changes in the database before bulk_take_in. So if the commit fails before
+ * that (no space, a spoiled transaction), the store still accepts writes. */
 pl_status pl_txn_commit(pl_txn **handle)
 {
     pl_txn *txn = *handle;

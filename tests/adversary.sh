@@ -143,13 +143,8 @@ begin_job() { # folder, fleet.audit, settings
     [ ! -d "$work/first/data" ] || take_data first "$1"
     (vile_job "$@") >"$work/$1.out" 2>&1 &
     job=$! helpers=
-    tries=1200
-    until [ -s "$work/$1/proc/hub.address" ]; do
-        tries=$((tries - 1))
-        [ "$tries" -gt 0 ] || fail "no hub of $1"
-        kill -0 "$job" 2>/dev/null || fail "$1 ends before it begins"
-        sleep 0.05
-    done
+    await_in_job 60 "no hub of $1" "$1 ends before it begins" \
+        test -s "$work/$1/proc/hub.address"
 }
 
 join_late() { # folder

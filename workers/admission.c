@@ -34,7 +34,6 @@ pl_status pl_admission_open(const char *key, const char *list)
     return status;
 }
 
-/* ---- enrolling ---- */
 typedef struct enrolment {
     const pl_pubkey *invite, *fresh;
     const char *name;
@@ -104,7 +103,6 @@ pl_status pl_admission_enrol(const char *list, const pl_pubkey *invite,
     return PL_OK;
 }
 
-/* ---- tokens ---- */
 static const char token_mark[] = "pl1.";
 
 void pl_token_format(const pl_address *hub, const char *secret, char out[PL_TOKEN_MAX])

@@ -14,7 +14,6 @@ static bool is_judge(const hub_worker *w, const char *device)
     return w->own_key && !w->fenced[0] && strcmp(w->device, device) == 0;
 }
 
-/* Whether the worker judges results of this kind now. */
 static bool is_ready(const hub *h, const hub_worker *w, const char *device,
                      int64_t now_ms)
 {

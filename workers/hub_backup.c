@@ -59,7 +59,6 @@ enum {
 static const double gain_s = 0.2, for_ever_s = 1e12, sure_times = 2,
                     doubtful_times = 1.25, probe_times = 0.5;
 
-/* ---- which worker did a finished phase ---- */
 pl_status hub_settle(hub *h, plan_task task, const plan_news *news, int64_t now_ms)
 {
     plan_path *path = &h->tasks.arms[task.arm].paths[task.index];
@@ -82,7 +81,6 @@ pl_status hub_settle(hub *h, plan_task task, const plan_news *news, int64_t now_
     return hub_answer(h, &other->peer, &m);
 }
 
-/* ---- finding slow leases ---- */
 /* Whether the holder reported the task as done although the homes have no result. */
 static bool is_said(const plan_path *path)
 {

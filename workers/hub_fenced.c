@@ -33,9 +33,8 @@ static pl_status tell_fenced(hub *h, const pl_fence *f, int home)
     return hub_send_home(&h->homes[home], &m);
 }
 
-/* Fences a worker that sent or judged a part of the audited result, and was wrong. The
- * fence has the key of the lease under which the part was made, unless this is one of
- * the job's own keys. If the worker's name now belongs to a different key, the fence
+/* The fence has the key of the lease under which the part was made, unless this is one
+ * of the job's own keys. If the worker's name now belongs to a different key, the fence
  * has the text of the key instead of the name. */
 pl_status hub_fence_odd(hub *h, const hub_audit *a, const pl_audit_result *odd)
 {
@@ -44,8 +43,7 @@ pl_status hub_fence_odd(hub *h, const hub_audit *a, const pl_audit_result *odd)
     int w = pl_name_table_get(h->worker_names, name);
     bool own = false, moved = w >= 0 && !pl_pubkey_none(key) &&
                               !pl_pubkey_equal(key, &h->workers[w].key);
-    pl_fence f;
-    memset(&f, 0, sizeof f);
+    pl_fence f = {0};
     pl_copy_text(f.name, sizeof f.name, name);
     const pl_key_role role = pl_gate_role(key, &own);
     /* If the job's own keys have been replaced, a worker that had one of the old keys
@@ -83,9 +81,8 @@ pl_status hub_repeat_fenced(hub *h)
 
 pl_status hub_take_fenced(hub *h, pl_reader *r)
 {
-    pl_fence f;
+    pl_fence f = {0};
     pl_msg_fenced_record said;
-    memset(&f, 0, sizeof f);
     pl_get_fields(r, pl_fields_of_fenced_record(), &said);
     PL_CHECK(pl_reader_status(r));
     pl_copy_text(f.reason, sizeof f.reason, said.reason);

@@ -45,17 +45,12 @@ bool hub_homes_ready(const hub *h)
     return true;
 }
 
-static bool is_silent(const hub_home *home, int64_t now_ms)
-{
-    return now_ms - home->heard_ms > 2 * STATE_MS;
-}
-
 int64_t hub_reached_ms(const hub *h, int64_t now_ms)
 {
     int64_t ms = hub_homes_ready(h) ? now_ms : 0;
     for (int i = 0; i < h->n_homes; i++) {
-        const int64_t since_ms =
-            is_silent(&h->homes[i], now_ms) ? now_ms : h->homes[i].back_ms;
+        const bool is_silent = now_ms - h->homes[i].heard_ms > 2 * STATE_MS;
+        const int64_t since_ms = is_silent ? now_ms : h->homes[i].back_ms;
         ms = now_ms - since_ms < ms ? now_ms - since_ms : ms;
     }
     return ms;
@@ -218,7 +213,6 @@ static pl_status on_welcome(hub *h, hub_home *home, pl_message *m)
     return ask_state(home, 0);
 }
 
-/* Applies the record of a path to the plan. */
 static pl_status apply_path(hub *h, const hub_home *home, pl_reader *r)
 {
     pl_msg_path_record said = {0};
@@ -292,10 +286,8 @@ static pl_status apply_record(hub *h, hub_home *home, const uint8_t *data, size_
             return PL_OK;
         }
         home->unknown_arms++;
-        const pl_hash *blob = &arm.arm_blob;
-        uint64_t offset = 0;
         pl_message m = {0};
-        PL_SAY(&m, GET_BLOB, get_blob, .blob = *blob, .offset = offset);
+        PL_SAY(&m, GET_BLOB, get_blob, .blob = arm.arm_blob);
         return hub_send_home(home, &m);
     } else if (pl_field_count(&r, PL_TAG_MODULE) > 0) {
         pl_get_fields(&r, pl_fields_of_module_record(), &module);
@@ -326,9 +318,9 @@ static void log_nonsense(const hub *h, const hub_home *home, unsigned type)
            (int)(home - h->homes), type, pl_last_error());
 }
 
-/* Applies some records of the homes' states. The state of a large job has tens of
- * thousands of records and arrives once per second. Workers that ask in the meantime
- * must not wait until all records are applied. The order of records does not matter. */
+/* The state of a large job has tens of thousands of records and arrives once per
+ * second. Workers that ask in the meantime must not wait until all are applied. The
+ * order of records does not matter. */
 bool hub_apply_some(hub *h)
 {
     bool more = false;
@@ -371,7 +363,6 @@ static pl_status on_state(hub *h, hub_home *home, pl_message *m)
         return ask_state(home, home->state.len);
     pl_reader_open(&home->records, "STATE_IS", home->state.data, home->state.len);
     home->n_records = pl_field_count(&home->records, PL_TAG_RECORD);
-    home->n_applied = 0;
     home->unknown_arms = 0;
     PL_CHECK(pl_reader_status(&home->records));
     hub_begin_rows(h, (int)(home - h->homes));

@@ -62,10 +62,8 @@
  * them), hub_fenced.c (workers that are shut out), hub_status.c (what `pathloom
  * status` shows). */
 #pragma once
-#include "workers/admission.h"
 #include "workers/plan.h"
 #include "workers/workers.h"
-#include "net/net.h"
 
 /* The speed of a worker: means over its finished tasks, in which the newest task has
  * the same weight as all earlier tasks together. */
@@ -349,11 +347,9 @@ pl_status hub_give_nothing(hub *h, hub_worker *w, pl_message *a);
 void hub_end_task(hub_worker *w, const plan_path *path);
 
 /* hub_join.c */
-/* Handles HELLO of a worker. */
 pl_status hub_hello(hub *h, const pl_peer *peer, pl_message *m, pl_message *a);
 /* Notes a message of a worker. ERR_STALE: the worker must send HELLO first. */
 pl_status hub_hear_from(hub *h, int worker, const pl_peer *peer);
-/* Handles the message with which a worker leaves. */
 pl_status hub_leave(hub *h, const pl_peer *peer, pl_message *m);
 /* Handles DRAIN: the worker gets no new task. */
 pl_status hub_drain(hub *h, pl_message *m);
@@ -372,7 +368,6 @@ pl_status hub_know_worker(hub *h, const char *name, const pl_peer *peer, int *ou
  * new key and its name to the list of keys. Such a client may ask nothing else. */
 pl_status hub_enrol(hub *h, const pl_peer *peer, pl_message *m, pl_message *a);
 pl_status hub_check_owner(const hub_worker *w, const pl_peer *peer);
-/* Whether the worker is on trial (hub_names.c). */
 bool hub_is_on_trial(const hub *h, const hub_worker *w);
 /* Whether the worker's key may hold one more task. */
 bool hub_may_take(const hub *h, const hub_worker *w);
@@ -408,11 +403,9 @@ void hub_end_overdue(hub *h, int64_t now_ms);
 double hub_overdue_s(const hub *h, double usual_s);
 
 /* hub_audit.c */
-/* Whether an open audit checks a result of this worker. */
 bool hub_is_audited(const hub *h, const hub_worker *w);
 /* Returns the audit that this worker does under this token, or NULL. */
 hub_audit *hub_audit_of(hub *h, uint64_t token, int worker);
-/* Ends the audit with this verdict. */
 void hub_close_audit(hub *h, hub_audit *a, pl_verdict verdict, const char *reason);
 /* Ends the lease of an audit without a result. `reason` says why the worker failed;
  * NULL: the lease ended without a failure. */
@@ -436,7 +429,6 @@ void hub_audit_json(const hub *h, pl_json *out);
 /* hub_auditor.c */
 /* Whether the job has a worker that audits results of this kind of device. */
 bool hub_has_judge(const hub *h, const char *device);
-/* Whether fleet.devices lists this kind of device. */
 bool hub_lists_device(const hub *h, const char *device);
 /* Whether the worker's kind of device may get tasks. */
 bool hub_admits_device(const hub *h, const hub_worker *w, int64_t now_ms);
@@ -448,24 +440,19 @@ void hub_await_judge(hub *h, hub_audit *a, int64_t now_ms);
 void hub_grant_audit(hub *h, hub_audit *a, int worker, int64_t now_ms);
 
 /* hub_verdict.c */
-/* Whether the hub knows all parts of the result. */
 bool hub_audit_is_known(const hub_audit *a);
 /* Whether a repetition differs from a part that no second one has shown to be right. */
 bool hub_audit_differs(const hub_audit *a);
 /* Closes the audit if the repetitions so far give a verdict. Otherwise notes on which
  * kind of device the task must be repeated next. */
 pl_status hub_judge(hub *h, hub_audit *a);
-/* Handles a worker's DONE for an audit. */
 pl_status hub_audit_done(hub *h, hub_audit *a, int worker, const pl_message *m);
 
 /* hub_fenced.c */
-/* Marks the worker if it is in the list of fenced workers. */
 void hub_mark_fenced(hub *h, hub_worker *w);
 /* Fences a worker whose part of an audited result, or whose repetition, is wrong. */
 pl_status hub_fence_odd(hub *h, const hub_audit *a, const pl_audit_result *odd);
-/* Applies a home's record of a fenced worker. */
 pl_status hub_take_fenced(hub *h, pl_reader *r);
-/* Tells all homes all fenced workers again. */
 pl_status hub_repeat_fenced(hub *h);
 
 /* hub_progress.c */

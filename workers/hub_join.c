@@ -91,9 +91,9 @@ pl_status hub_hello(hub *h, const pl_peer *peer, pl_message *m, pl_message *a)
     return PL_OK;
 }
 
-/* Handles the message with which a worker leaves. Ends the worker's open question and
- * its leases at once, so that other workers need not wait until the leases expire. Has
- * no effect if a new process (pid) of the same worker is already connected. */
+/* Ends the worker's open question and its leases at once, so that other workers need
+ * not wait until the leases expire. Has no effect if a new process (pid) of the same
+ * worker is already connected. */
 pl_status hub_leave(hub *h, const pl_peer *peer, pl_message *m)
 {
     pl_msg_leave q;

@@ -159,7 +159,7 @@ static void take_name_back(hub *h, int worker)
 
 pl_status hub_know_worker(hub *h, const char *name, const pl_peer *peer, int *out)
 {
-    hub_worker fresh;
+    hub_worker fresh = {.key = peer->key, .own_key = peer->own};
     PL_CHECK(pl_key_name_check(name));
     *out = hub_find_worker(h, name);
     if (*out >= 0) {
@@ -173,22 +173,22 @@ pl_status hub_know_worker(hub *h, const char *name, const pl_peer *peer, int *ou
         take_name_back(h, *out);
     }
     PL_CHECK(check_reserved(name, peer));
-    memset(&fresh, 0, sizeof fresh);
     pl_copy_text(fresh.name, sizeof fresh.name, name);
-    fresh.key = peer->key;
-    fresh.own_key = peer->own;
     PL_CHECK(place_worker(h, &fresh, out));
     h->workers[*out] = fresh;
     pl_name_table_put(h->worker_names, name, *out);
     /* the new worker gets the failures, bars and results of workers with its key */
-    for (int i = 0; i < h->n_workers; i++)
-        if (i != *out && same_holder(&h->workers[i], &h->workers[*out])) {
-            h->workers[*out].n_failures = h->workers[i].n_failures;
-            h->workers[*out].n_bars = h->workers[i].n_bars;
-            h->workers[*out].barred_until_ms = h->workers[i].barred_until_ms;
-            h->workers[*out].n_results = h->workers[i].n_results;
-            h->workers[*out].trial_token = h->workers[i].trial_token;
-        }
+    hub_worker *own = &h->workers[*out];
+    for (int i = 0; i < h->n_workers; i++) {
+        const hub_worker *w = &h->workers[i];
+        if (w == own || !same_holder(w, own))
+            continue;
+        own->n_failures = w->n_failures;
+        own->n_bars = w->n_bars;
+        own->barred_until_ms = w->barred_until_ms;
+        own->n_results = w->n_results;
+        own->trial_token = w->trial_token;
+    }
     return PL_OK;
 }
 
@@ -357,8 +357,7 @@ void hub_note_success(hub *h, int worker, bool late)
 }
 
 /* ---- on trial ---- */
-/* A result that is being audited may be a lie. Until the audit is closed, its worker
- * has not shown that it delivers. */
+/* A result that is being audited may be a lie. */
 bool hub_is_on_trial(const hub *h, const hub_worker *w)
 {
     return !w->own_key && (w->n_results == 0 || hub_is_audited(h, w));

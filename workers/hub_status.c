@@ -240,8 +240,8 @@ void hub_status_json(hub *h, pl_buf *out)
         n /= 2;
 }
 
-/* Answers with whole lines from the offset of the question on. If the file is shorter,
- * a new one was begun, and the answer starts at its first line. */
+/* If the file is shorter than the offset of the question, a new one was begun, and the
+ * answer starts at its first line. */
 pl_status hub_log_lines(pl_message *m, pl_message *a)
 {
     enum { LINES_BYTES = 256 << 10 };
@@ -268,8 +268,7 @@ pl_status hub_log_lines(pl_message *m, pl_message *a)
     return PL_OK;
 }
 
-/* Tells workers that the job has ended. Otherwise workers on other machines would wait
- * for a hub that does not come back. */
+/* Without this, workers on other machines would wait for a hub that has ended. */
 void hub_dismiss_finished(hub *h)
 {
     bool has_mixture = false;

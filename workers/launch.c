@@ -172,7 +172,6 @@ pl_status pl_launcher_start(pl_launcher *l, const char *name, const char *const 
                        "workers or homes here",
                        PL_CHILDREN_MAX);
     child *c = &l->children[l->n];
-    memset(c, 0, sizeof *c);
     pl_copy_text(c->name, sizeof c->name, name);
     pl_copy_text(c->ready_file, sizeof c->ready_file, ready_file ? ready_file : "");
     for (; argv[n] && n + 1 < ARGS_MAX; n++)

@@ -113,7 +113,6 @@ static const family families[] = {
      "L2 norm of the update that made the newest version"},
 };
 
-/* ---- samples ---- */
 typedef struct label {
     const char *name, *value;
 } label;
@@ -126,10 +125,8 @@ static void put_sample(pl_buf *out, const family *f, const label *labels, int n,
         return;
     pl_buf_printf(out, "pathloom_%s", f->name);
     for (int i = 0; i < n; i++) {
-        const label *l = &labels[i];
-        bool first = i == 0;
-        pl_buf_printf(out, "%s%s=\"", first ? "{" : ",", l->name);
-        for (const char *c = l->value; *c; c++) {
+        pl_buf_printf(out, "%s%s=\"", i == 0 ? "{" : ",", labels[i].name);
+        for (const char *c = labels[i].value; *c; c++) {
             if (*c == '\\' || *c == '"')
                 pl_buf_append(out, "\\", 1);
             pl_buf_append(out, *c == '\n' ? " " : c, 1);
@@ -158,7 +155,6 @@ static void sample(pl_buf *out, const family *f, const pl_json *o, const label *
         put_sample(out, f, labels, n, value);
 }
 
-/* ---- samples of each kind of object ---- */
 static void of_arms(pl_buf *out, const family *f, const pl_json *status)
 {
     const pl_json *arms = pl_json_get(status, "arms");

@@ -5,7 +5,6 @@
 #include <float.h>
 #include <math.h>
 
-/* ---- 8 bits ---- */
 /* Returns the exponent e of a block: each value is stored as an 8-bit code c, which
  * means c * 2^e. If e is INT16_MIN, all values are zero. Rounding again changes
  * nothing: the largest |c| of a block is between 64 and 127, so the rounded values give
@@ -33,7 +32,6 @@ static void put_byte_block(const float *values, size_t n, uint8_t *out)
     memcpy(out + n, &e, sizeof e);
 }
 
-/* ---- 24 bits ---- */
 /* Rounds a float to 24 bits, to nearest even. NaN stays NaN. */
 static uint32_t bits24(float value)
 {
@@ -44,7 +42,6 @@ static uint32_t bits24(float value)
     return (bits + 0x7f + (bits >> 8 & 1)) >> 8;
 }
 
-/* ---- all vectors of a state ---- */
 static size_t block_len(size_t left)
 {
     return left < PL_STATE_I8_BLOCK ? left : PL_STATE_I8_BLOCK;

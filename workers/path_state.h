@@ -2,7 +2,6 @@
  * (docs/PROTOCOL.md 3.3). The blob has the optimizer's m and v, then the path's own
  * vectors. The arm defines the number format of each vector (pl_path_kind). */
 #pragma once
-#include "codec/codec.h"
 #include "outer/outer.h"
 #include "net/net.h"
 

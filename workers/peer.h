@@ -3,7 +3,6 @@
  * would. A worker that gets no answer asks the home instead. Offers only save time;
  * results do not depend on them. */
 #pragma once
-#include "codec/codec.h"
 #include "outer/outer.h"
 #include "net/net.h"
 

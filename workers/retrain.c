@@ -118,10 +118,9 @@ static pl_status encode_slot(retraining *r, int slot, int64_t phase, const float
 
 static pl_status run_phase(retraining *r, int64_t phase, pl_hash *update)
 {
-    train_job job;
+    train_job job = {0};
     pl_status status = PL_OK;
     int n_slots = pl_topology_n_slots(r->topology);
-    memset(&job, 0, sizeof job);
     for (int slot = 0; slot < n_slots; slot++)
         PL_TRY(read_slot_base(r, slot, phase));
     job = (train_job){.arm = r->arm,

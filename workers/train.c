@@ -136,7 +136,6 @@ static pl_status count_batch(void *context)
     return check_cancelled(t);
 }
 
-/* Computes the routing features of the documents of the shard. */
 static pl_status compute_features(trainer *t, train_job *job)
 {
     const pl_arm *arm = job->arm;
@@ -436,7 +435,6 @@ void trainer_progress(const trainer *t, int *step, double *loss,
 
 void train_job_clear(train_job *job)
 {
-    pl_free(job->params);
-    pl_free(job->state);
+    pl_free_all(job->params, job->state);
     job->params = job->state = NULL;
 }

@@ -1,7 +1,6 @@
 /* Private to workers: the inner steps of a task, and the thread that computes them. */
 #pragma once
 #include "corpus/corpus.h"
-#include "codec/codec.h"
 #include "outer/outer.h"
 #include "net/net.h"
 #include <stdatomic.h>

@@ -463,9 +463,7 @@ static pl_status check_hub(const worker *w)
         w->options->hub, 1e-3 * hub_patience_ms(w));
 }
 
-/* Runs while a fetch waits, so that sending, training and renewals continue. No second
- * fetch can begin in the meantime, because no question for a task is open. If this
- * other work fails, w->broken gets the status, and the worker ends. */
+/* No second fetch can begin in the meantime, because no question for a task is open. */
 pl_status worker_go_on(void *context)
 {
     worker *w = context;

@@ -215,7 +215,6 @@ static pl_status use_fetched(worker *w, fetching *f)
 /* Fetches the first versions of the list, at least one; *n_done is their number. */
 static pl_status fetch_some(worker *w, fetching *all, int n, int *n_done)
 {
-    pl_status status = PL_OK;
     int end = 0;
     pl_wanted *wants = pl_alloc((size_t)n * sizeof *wants);
     for (uint64_t sum = 0; end < n && sum < TOGETHER_BYTES; end++) {
@@ -223,7 +222,7 @@ static pl_status fetch_some(worker *w, fetching *all, int n, int *n_done)
         pl_buf_reserve(&all[end].blob, (size_t)wants[end].expected);
         sum += wants[end].expected;
     }
-    status = pl_client_get_blobs(w->homes, wants, (size_t)end);
+    pl_status status = pl_client_get_blobs(w->homes, wants, (size_t)end);
     /* homes keep a change only for a short time, so the versions are fetched instead */
     bool has_changes = false;
     for (int i = 0; status == PL_ERR_NOT_FOUND && i < end; i++) {
@@ -285,8 +284,7 @@ static pl_status fetch_versions(worker *w, worker_task *task, const int64_t *num
         PL_TRY(fetch_some(w, list + i, n_missing - i, &n_done));
     status = all_there ? PL_OK : PL_ERR_NOT_FOUND;
 done:
-    pl_free(wants);
-    pl_free(list);
+    pl_free_all(wants, list);
     return status;
 }
 

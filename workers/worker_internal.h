@@ -11,7 +11,6 @@
 #include "workers/path_state.h"
 #include "workers/train.h"
 #include "workers/workers.h"
-#include "net/net.h"
 
 enum { WORKER_TASKS_MAX = 3 };
 

@@ -128,9 +128,8 @@ void worker_task_free(worker_task **task_)
         pl_free(task->packed_state);
     train_job_clear(&task->job);
     worker_drop_start(task);
-    pl_free_all(task->base, task->state, task->own_state);
+    pl_free_all(task->base, task->state, task->own_state, task->other);
     worker_task_free(&task->past);
-    pl_free(task->other);
     pl_free_all(task->predicted_norm, task->made, task->has_other, task->peers,
                 task->met, task->bases, task->mixed);
     while (task->lease) {

@@ -3,7 +3,6 @@
 #include "modules/cpu/ops_cpu.h"
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif

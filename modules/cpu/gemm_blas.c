@@ -9,7 +9,6 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 
 /* Functions by which OpenBLAS drops and chooses its kernels. A library that has kernels
@@ -79,15 +78,13 @@ static void choose_core(void)
     /* core types that every OpenBLAS with kernels for several types has */
     static const char *const cores[PL_ISA_COUNT] = {"Nehalem", "Haswell", "SkylakeX",
                                                     "SkylakeX", "SkylakeX"};
-    static const char *const old[] = {"Prescott",   "Core2",   "Penryn",
-                                      "Dunnington", "Nehalem", "Barcelona"};
+    static const char old[] = "Prescott Core2 Penryn Dunnington Nehalem Barcelona";
     const pl_isa newest = pl_isa_newest();
     const char *now = blas.openblas_get_corename();
     /* A newer core type than PATHLOOM_CPU permits is replaced, and on a machine with
      * AVX2 an old one. */
-    bool outdated = newest < pl_isa_machine();
-    for (size_t i = 0; i < sizeof old / sizeof *old && newest > PL_ISA_PORTABLE; i++)
-        outdated = outdated || strcmp(now, old[i]) == 0;
+    const bool outdated = newest < pl_isa_machine() ||
+                          (newest > PL_ISA_PORTABLE && pl_lists_word(old, ' ', now));
     if (!outdated || load_blas(names, &core, sizeof core) != PL_OK)
         return;
     setenv(key, cores[newest], 1);

@@ -15,7 +15,6 @@
 #include "modules/cpu/team.h"
 #include <dnnl.h>
 #include <stdio.h>
-#include <string.h>
 #ifdef _OPENMP
 #include <omp.h>
 #endif
@@ -278,8 +277,7 @@ static void dnnl_close(gemm **head)
         entry_destroy(&g->table[i], g->n_threads);
     dnnl.dnnl_stream_destroy(g->stream);
     dnnl.dnnl_engine_destroy(g->engine);
-    pl_free(g->scratch.data);
-    pl_free(g);
+    pl_free_all(g->scratch.data, g);
     *head = NULL;
 }
 

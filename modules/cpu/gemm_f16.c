@@ -447,8 +447,7 @@ static pl_status f16_run(gemm *head, const gemm_call *call, void *c, const void 
 static void f16_close(gemm **head)
 {
     gemm_f16 *g = (gemm_f16 *)*head;
-    pl_free(g->packed.data);
-    pl_free(g);
+    pl_free_all(g->packed.data, g);
     *head = NULL;
 }
 

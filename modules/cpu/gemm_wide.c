@@ -7,7 +7,6 @@
 #include "modules/cpu/gemm.h"
 #include "modules/cpu/team.h"
 #include <stdio.h>
-#include <string.h>
 
 /* BLOCK: number of floats of a block of b, if that gives at least COLUMNS columns. With
  * fewer columns than COLUMNS, a call of the library costs too much. */

@@ -15,7 +15,6 @@
  * dk go back through rope, whose transpose is its inverse. */
 #include "modules/ref/ref.h"
 #include <math.h>
-#include <string.h>
 
 /* The queries, keys and values of one head in one sequence. `stride` is in floats. */
 typedef struct head_view {

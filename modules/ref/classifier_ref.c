@@ -7,7 +7,6 @@
  * The logits of a row are computed twice, so that they need not be kept. */
 #include "modules/ref/ref.h"
 #include <math.h>
-#include <string.h>
 
 static const float *class_row(const float *w, int v, int C)
 {

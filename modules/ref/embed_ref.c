@@ -2,7 +2,6 @@
  * a token occurs several times, its gradients are added in the order of its
  * positions. */
 #include "modules/ref/ref.h"
-#include <string.h>
 
 void ref_embed_forward(pl_backend *be, pl_act *out, const int32_t *tokens,
                        const float *w, int N, int C)

@@ -4,7 +4,6 @@
  *
  * Every inner loop runs along a row of W, so that memory is read in order. */
 #include "modules/ref/ref.h"
-#include <string.h>
 
 enum { LANES = 16 };
 

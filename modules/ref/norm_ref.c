@@ -7,7 +7,6 @@
  *   dx[c] = r (w[c] dy[c] - x[c] r^2 mean_k(dy[k] w[k] x[k])) */
 #include "modules/ref/ref.h"
 #include <math.h>
-#include <string.h>
 
 void ref_rmsnorm_forward(pl_backend *be, pl_act *out, float *rstd, pl_act *x,
                          const pl_act *residual, const float *w, int N, int C,

@@ -1,6 +1,5 @@
 /* The reference backend: its weights and its table of operations. */
 #include "modules/ref/ref.h"
-#include <string.h>
 
 /* A weight is its master, which is borrowed from the model's parameter block. */
 const float *ref_master(const pl_weight *weight)

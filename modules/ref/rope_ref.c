@@ -4,7 +4,6 @@
  *   angle = position * theta^(-2 i / D) */
 #include "modules/ref/ref.h"
 #include <math.h>
-#include <string.h>
 
 void ref_rope(pl_backend *be, pl_act *qkv, const int32_t *texts, int B, int T, int H,
               int G, int D, double theta, int start, int sign)

@@ -86,7 +86,6 @@ static pl_status refused(int error)
     }
 }
 
-/* ---- writing ---- */
 static pl_status operate(rados_engine *e, rados_write_op_t op, const char *name)
 {
     int error = ceph.rados_write_op_operate(op, e->pool, name, NULL,
@@ -135,7 +134,6 @@ static pl_status rados_drop(void *self, const char *name)
     return status == PL_ERR_NOT_FOUND ? PL_OK : status;
 }
 
-/* ---- reading ---- */
 /* Reads an object. A chunk needs one request. A larger object needs several requests.
  * The head is always small enough to be read in one piece. */
 static pl_status rados_get(void *self, const char *name, pl_buf *out)
@@ -181,7 +179,6 @@ static pl_status rados_list(void *self, const char *prefix, engine_entry_fn fn,
     return status;
 }
 
-/* ---- open and close ---- */
 static void rados_close(void *self)
 {
     rados_engine *e = self;

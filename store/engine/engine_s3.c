@@ -9,7 +9,6 @@
  *
  * The access keys come from AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and
  * AWS_SESSION_TOKEN, or from the file that AWS's own tools use (s3_keys.h). */
-#include "store/engine/s3_keys.h"
 #include "store/engine/s3_sign.h"
 #include "store/engine/s3_text.h"
 #include <stdlib.h>

@@ -40,9 +40,8 @@ pl_status remote_write_place(const char *folder, const char *url)
     return pl_replace_file(pl_join(path, folder, "ENGINE"), line, (size_t)len);
 }
 
-/* Makes a store on an engine. Each part of a store has its own namespace in the engine,
- * named after the part's folder. ENGINE is written before FORMAT, because a FORMAT that
- * says that there is an engine needs the file ENGINE. */
+/* The namespace of a part is named after its folder. ENGINE is written before FORMAT,
+ * because a FORMAT that says that there is an engine needs the file ENGINE. */
 pl_status pl_store_make_on(const char *folder, const char *wanted)
 {
     char path[PL_PATH_MAX], place[ENGINE_URL_MAX] = "", there[ENGINE_URL_MAX];

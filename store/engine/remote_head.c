@@ -9,7 +9,6 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- the head as bytes ---- */
 enum { HEAD_FORMAT = 1, HEAD_FORMAT_TAG = 1 };
 static const pl_field head_fields[] = {
     PL_FIELD(remote_head, 2, store),         PL_FIELD(remote_head, 3, holder),
@@ -55,7 +54,6 @@ pl_status remote_read_head(remote_end *r, bool *found)
     return status == PL_OK ? PL_OK : pl_fail_in(status, "%s", engine_place(r->service));
 }
 
-/* ---- opening ---- */
 static pl_status own_id(const pl_store *store, uint8_t out[16], bool *known)
 {
     row_view row;
@@ -193,7 +191,6 @@ pl_status remote_claim(pl_store *store)
     return move_head(store, &next);
 }
 
-/* ---- a commit ---- */
 pl_status remote_bring(pl_txn *txn, const pl_hash *log)
 {
     if (!txn->store->engine)

@@ -20,7 +20,6 @@ typedef struct sweep {
     engine_objects found;
 } sweep;
 
-/* ---- is an object garbage? ---- */
 /* Returns whether objects of this epoch can be garbage. For a writer, objects of its
  * present epoch are never garbage: they are named by records, about to be dropped, or
  * being written. */
@@ -100,7 +99,6 @@ static bool is_garbage(const pl_store *store, const char *name)
     return pl_starts_with(name, "probe/");
 }
 
-/* ---- sweeping all objects ---- */
 static pl_status note_garbage(void *context, const engine_entry *entry)
 {
     sweep *s = context;

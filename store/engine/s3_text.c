@@ -23,7 +23,6 @@ static const char *element(const char *at, const char *name, char *out, size_t s
     return to + strlen(close);
 }
 
-/* ---- statuses ---- */
 pl_status s3_judge(int code, const char *body)
 {
     char said[64] = "";
@@ -58,7 +57,6 @@ pl_status s3_judge(int code, const char *body)
                    colon, said);
 }
 
-/* ---- lists ---- */
 static pl_status broken(void)
 {
     return pl_fail(PL_ERR_PROTO, "the service's list of objects cannot be read");

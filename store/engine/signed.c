@@ -7,7 +7,6 @@
  * them when no URL is valid any more: until then an object that exists makes its URL
  * useless for a second writing. A home that ends drops them, too; what is left, and
  * what is written afterwards, is garbage under the next epoch (remote_sweep.c). */
-#include "store/store_internal.h"
 #include "store/stores.h"
 #include <inttypes.h>
 #include <string.h>

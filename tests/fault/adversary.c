@@ -158,18 +158,6 @@ static void read_names(adversary *a, char *list)
         pl_copy_text(a->names[a->n_names++], PL_KEY_NAME_MAX, name);
 }
 
-static pl_status read_tokens(adversary *a, char **argv)
-{
-    PL_CHECK(pl_token_parse(argv[0], a->hub, &a->invite));
-    return pl_token_parse(argv[1], a->hub, &a->spare);
-}
-
-static void list_acts(void)
-{
-    for (int i = 0; i < ACTS; i++)
-        printf("%s%s\n", acts[i].name, acts[i].lies ? " lies" : "");
-}
-
 static bool read_options(int argc, char **argv, adversary *a, plan_of_acts *p)
 {
     static const struct option longs[] = {{"seed", required_argument, NULL, 's'},
@@ -214,12 +202,12 @@ static bool read_options(int argc, char **argv, adversary *a, plan_of_acts *p)
             lies = true;
         else if (option == 'b')
             p->backward = true;
-        else if (option == 'i')
-            list_acts();
-        else
-            return false;
-        if (option == 'i')
+        else if (option == 'i') {
+            for (int i = 0; i < ACTS; i++)
+                printf("%s%s\n", acts[i].name, acts[i].lies ? " lies" : "");
             exit(0);
+        } else
+            return false;
     }
     a->dice.seed = pl_stream(a->label, (uint64_t)p->seed, 0);
     choose_acts(p, lies, only, without);
@@ -234,7 +222,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: see the head of tests/fault/adversary.c\n");
         return 64;
     }
-    if (read_tokens(a, argv + optind) != PL_OK) {
+    if (pl_token_parse(argv[optind], a->hub, &a->invite) != PL_OK ||
+        pl_token_parse(argv[optind + 1], a->hub, &a->spare) != PL_OK) {
         fprintf(stderr, "adversary: %s\n", pl_last_error());
         return 64;
     }

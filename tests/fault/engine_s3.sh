@@ -50,12 +50,8 @@ kill -STOP "$server"
 (small_job late --set train.tau=1 --set train.phases=1 --set train.base_steps=1 \
     --set store.engine="$url" >"$work/late.out" 2>&1) &
 late=$!
-i=0
-until grep -q 'wait     for home, which writes to' "$work/late.out"; do
-    i=$((i + 1))
-    [ $i -lt 6000 ] || fail "the job does not say for what it waits"
-    sleep 0.1
-done
+await 600 "the job does not say for what it waits" \
+    grep -q 'wait     for home, which writes to' "$work/late.out"
 sleep 23 # a home that starts from a large store needs as long
 kill -CONT "$server"
 wait "$late" || fail "a service that begins late"

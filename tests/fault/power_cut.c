@@ -411,16 +411,12 @@ static int cut_again(player *p, uint64_t acked, uint64_t seed)
     return code;
 }
 
-static uint64_t n_acked(power_model *m)
-{
-    const pl_buf *acks = power_model_file(m, "ACKS");
-    return acks ? acks->len / sizeof(pl_hash) : 0;
-}
-
 static int cut_once(player *p, power_model *m, uint64_t i, uint64_t at)
 {
     power_loss loss = (power_loss)(i % POWER_LOSSES);
-    uint64_t acked = n_acked(m), seed = p->seed + i * AGAIN;
+    const pl_buf *acks = power_model_file(m, "ACKS");
+    uint64_t acked = acks ? acks->len / sizeof(pl_hash) : 0;
+    uint64_t seed = p->seed + i * AGAIN;
     if (pl_remove_tree(p->cut) != PL_OK ||
         power_model_cut(m, loss, seed, p->cut) != PL_OK)
         return complain("cannot make a cut");

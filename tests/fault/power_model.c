@@ -321,19 +321,6 @@ static void play_open(power_model *m, int fd, const char *path)
     m->by_fd[fd] = file;
 }
 
-static void play_sync(node *of)
-{
-    of->n_flushed = of->n_changes;
-    of->n_entries_flushed = of->n_entries;
-}
-
-static void play_rename(power_model *m, const char *from, const char *to)
-{
-    node *file = find(m, from);
-    name_it(m, from, NULL, true);
-    name_it(m, to, file, false);
-}
-
 void power_model_step(power_model *m)
 {
     power_entry e;
@@ -359,11 +346,15 @@ void power_model_step(power_model *m)
             add_change(file, (change){data, e.offset, e.len});
         break;
     case POWER_SYNC:
-        if (file)
-            play_sync(file);
+        if (file) {
+            file->n_flushed = file->n_changes;
+            file->n_entries_flushed = file->n_entries;
+        }
         break;
     case POWER_RENAME:
-        play_rename(m, text, text + strlen(text) + 1);
+        file = find(m, text);
+        name_it(m, text, NULL, true);
+        name_it(m, text + strlen(text) + 1, file, false);
         break;
     case POWER_LINK:
         name_it(m, text + strlen(text) + 1, find(m, text), false);

@@ -6,7 +6,6 @@
 #include "tests/support/codec_support.h"
 #include "tests/fuzz/fuzz.h"
 #include "outer/change.h"
-#include <stdlib.h>
 
 enum { N = 100 }; /* a small number, so that inputs are short and many can be tried */
 

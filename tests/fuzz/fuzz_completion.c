@@ -4,7 +4,6 @@
  * within the limits of the API. */
 #include "serve/embedding.h"
 #include "tests/fuzz/fuzz.h"
-#include <stdlib.h>
 
 static void check(bool holds)
 {

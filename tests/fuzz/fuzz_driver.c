@@ -13,7 +13,6 @@
 #include "tests/fuzz/fuzz.h"
 #include <getopt.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 enum { SEEDS_MAX = 256, INPUT_MAX = 1 << 16, CHANGES_MAX = 6 };

@@ -13,7 +13,6 @@
 #include "tests/fuzz/reach.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 enum { STEPS_MAX = 60, SLOTS_MAX = 4, PHASES_MAX = 8, HUB = 3, ADMIN = 5 };
 

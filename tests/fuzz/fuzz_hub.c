@@ -21,7 +21,6 @@
 #include "workers/hub_internal.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 enum {
     WORKERS = 4,
@@ -98,13 +97,6 @@ static pl_status put_invitation(pl_key_list *list, void *context)
     return pl_key_list_put(list, &e);
 }
 
-static void check_keys(void)
-{
-    pl_key_list list = {0};
-    demand_ok(pl_key_list_load(keys_at, &list), "the list of keys is damaged");
-    pl_key_list_clear(&list);
-}
-
 /* ---- the senders ---- */
 /* Only the job's own workers may have names like worker-1. */
 static void name_sender(int sender, char out[PL_TEXT_MAX])
@@ -131,13 +123,15 @@ static plan_path *path_of(world *w, int index)
 static void send_as(world *w, int sender, pl_message *m)
 {
     pl_peer peer = peer_of(sender);
+    pl_key_list list = {0};
     reach_ask(m);
     if (pl_role_allows(peer.role, m->type) && m->type != PL_MSG_STOP)
         demand_ok(hub_take(&w->h, &peer, m), "a message ends the hub");
     if (m->type != PL_MSG_ENROL)
         return;
     has_list = false;
-    check_keys();
+    demand_ok(pl_key_list_load(keys_at, &list), "the list of keys is damaged");
+    pl_key_list_clear(&list);
 }
 
 /* ---- the hub's messages ---- */

@@ -17,7 +17,6 @@
 #include "tests/fuzz/reach.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 enum {
     STEPS_MAX = 120,

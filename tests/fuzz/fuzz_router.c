@@ -3,8 +3,6 @@
  * Fuzzes prefix models. Each accepted model must be able to route a text. */
 #include "router/prefix_lm.h"
 #include "tests/fuzz/fuzz.h"
-#include <stdlib.h>
-#include <string.h>
 
 static void forge(uint8_t *bytes, size_t len)
 {

@@ -8,7 +8,6 @@
 #include "serve/piece_list.h"
 #include "serve/safetensors.h"
 #include "tests/fuzz/fuzz.h"
-#include <stdlib.h>
 
 static void demand(bool truth)
 {

@@ -4,7 +4,6 @@
  * its key. */
 #include "serve/server_access.h"
 #include "tests/fuzz/fuzz.h"
-#include <stdlib.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t len)
 {

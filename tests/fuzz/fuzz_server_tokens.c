@@ -8,7 +8,6 @@
 #include "serve/server_tokens.h"
 #include "tests/fuzz/fuzz.h"
 #include <stdio.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 static pl_tokenizer *make_tokenizer(void)

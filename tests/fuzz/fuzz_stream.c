@@ -5,7 +5,6 @@
 #include "corpus/corpus.h"
 #include "tests/fuzz/fuzz.h"
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 

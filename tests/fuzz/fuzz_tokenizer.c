@@ -6,7 +6,6 @@
 #include "corpus/tokenizer_json.h"
 #include "tests/fuzz/fuzz.h"
 #include <stdio.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t len)

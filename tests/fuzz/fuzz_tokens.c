@@ -4,8 +4,6 @@
 #include "corpus/corpus.h"
 #include "corpus/tokens_write.h"
 #include "tests/fuzz/fuzz.h"
-#include <stdio.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 enum { HEADER = 64 };

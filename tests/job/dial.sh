@@ -77,11 +77,8 @@ for attempt in 1 2 3 4 5; do
     rm -rf "$work/short"
     train short --for 1s --set train.batch=2 --set eval.max_tokens=2000 &
     job=$!
-    for _ in $(seq 2400); do
-        [ -e "$work/short/data/data.json" ] && break
-        kill -0 $job 2>/dev/null || fail "the run ends without data"
-        sleep 0.05
-    done
+    await_in_job 600 "the run makes no data" "the run ends without data" \
+        test -e "$work/short/data/data.json"
     pkill -9 -P $job
     kill -9 $job 2>/dev/null
     wait $job

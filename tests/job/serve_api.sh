@@ -380,10 +380,7 @@ known() { # key's name -> number of known tokens of the prompt
 carol=$("$pathloom" key api carol --keys "$work/two-keys")
 refused_at 401 'no key' /v1/models -H "Authorization: Bearer $carol"
 kill -HUP "$server"
-for _ in $(seq 600); do
-    grep -q serve.reloaded "$work/stderr" && break
-    sleep 0.1
-done
+await 60 "the server does not read its keys again" grep -q serve.reloaded "$work/stderr"
 refused_at 200 '"auto"' /v1/models -H "Authorization: Bearer $carol"
 [ "$(known alice)" = 0 ] || fail "a new prompt is known"
 [ "$(known bob)" = 0 ] || fail "one key learns that another sent the same prompt"

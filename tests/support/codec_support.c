@@ -16,7 +16,7 @@ float *zeros(size_t n)
 pl_codec_options options_of(const char *name)
 {
     pl_codec_options o;
-    assert_int_equal(pl_codec_options_default(name, &o), PL_OK);
+    assert_ok(pl_codec_options_default(name, &o));
     o.codec[PL_ROLE_SMALL] = o.codec[PL_ROLE_MLP];
     return o;
 }
@@ -34,7 +34,7 @@ void encode_all(const pl_codec_options *o, const pl_codec_round *round, const fl
 {
     pl_codec_part part = {0, n, PL_ROLE_MLP};
     size_t before = out->len;
-    assert_int_equal(pl_codec_encode_module(o, &part, 1, round, x, left, out), PL_OK);
+    assert_ok(pl_codec_encode_module(o, &part, 1, round, x, left, out));
     int w = round ? round->n_contributors : 1;
     assert_true(out->len - before <= pl_codec_bound(o, &part, 1, w));
 }
@@ -42,8 +42,8 @@ void encode_all(const pl_codec_options *o, const pl_codec_round *round, const fl
 void add_ok(const pl_buf *m, size_t n, float weight, float *sum)
 {
     double norm = -1, validated = -2;
-    assert_int_equal(pl_codec_add(m->data, m->len, n, weight, NULL, &validated), PL_OK);
-    assert_int_equal(pl_codec_add(m->data, m->len, n, weight, sum, &norm), PL_OK);
+    assert_ok(pl_codec_add(m->data, m->len, n, weight, NULL, &validated));
+    assert_ok(pl_codec_add(m->data, m->len, n, weight, sum, &norm));
     assert_true(norm == validated);
 }
 

@@ -64,12 +64,12 @@ void make_words(uint64_t seed, size_t len, pl_buf *out)
     pl_buf_text(out);
 }
 
-pl_status make_words_tokenizer(void **state, int vocab, pl_tokenizer **out)
+pl_status make_words_tokenizer(void **state, size_t len, int vocab, pl_tokenizer **out)
 {
     OWNED(pl_buf_destroy) pl_buf text = {0};
     if (make_scratch(state) != 0)
         return pl_fail(PL_ERR_IO, "there is no scratch folder");
-    make_words(1, 100000, &text);
+    make_words(1, len, &text);
     const char *texts[] = {(const char *)text.data};
     pl_status status =
         pl_tokenizer_train(texts, &text.len, 1, vocab, 1, in_scratch("words.model"));
@@ -80,7 +80,8 @@ pl_tokenizer *word_tokenizer;
 
 int open_words(void **state)
 {
-    return make_words_tokenizer(state, WORD_VOCAB, &word_tokenizer) == PL_OK ? 0 : -1;
+    assert_ok(make_words_tokenizer(state, WORDS_BYTES, WORD_VOCAB, &word_tokenizer));
+    return 0;
 }
 
 int close_words(void **state)
@@ -107,7 +108,8 @@ int make_documents(void **state, int n)
     return 0;
 }
 
-void hear_line(void *context, const char *line)
+/* Appends a line of pl_prepare's progress to `context`, a pl_buf. */
+static void hear_line(void *context, const char *line)
 {
     assert_null(strchr(line, '\n'));
     pl_buf_printf(context, "%s\n", line);

@@ -23,9 +23,10 @@ void build_tokens(const uint32_t *lens, size_t n, uint32_t vocab, pl_buf *out);
  * made of one to three of 12 syllables, so a tokenizer can learn from this text. */
 void make_words(uint64_t seed, size_t len, pl_buf *out);
 
-/* Makes the scratch folder, and trains a tokenizer with `vocab` tokens on the text of
- * make_words. */
-pl_status make_words_tokenizer(void **state, int vocab, pl_tokenizer **out);
+/* Makes the scratch folder, and trains a tokenizer with `vocab` tokens on `len` bytes
+ * of make_words. */
+enum { WORDS_BYTES = 100000 };
+pl_status make_words_tokenizer(void **state, size_t len, int vocab, pl_tokenizer **out);
 
 /* The same for a whole suite, with WORD_VOCAB tokens. */
 enum { WORD_VOCAB = 300 };
@@ -47,6 +48,3 @@ void check_prepare_fails(const pl_prepare_options *options, const char *folder,
  * until the next call. */
 const char *prepare_aloud(const pl_prepare_options *options, const char *folder,
                           pl_prepare_result *result);
-
-/* Appends a line of pl_prepare's progress to `context`, a pl_buf. */
-void hear_line(void *context, const char *line);

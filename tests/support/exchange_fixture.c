@@ -16,8 +16,7 @@ pl_topology *make_topology(const pl_shape *shape)
 float *make_params(const pl_topology *t, uint64_t key)
 {
     size_t n = pl_topology_path_params(t);
-    float *params = malloc(n * sizeof *params);
-    assert_non_null(params);
+    float *params = pl_alloc(n * sizeof *params);
     for (size_t i = 0; i < n; i++)
         params[i] = 0.2f * pl_random_normal(key, 7, i);
     return params;

@@ -2,13 +2,12 @@
 /* Defines the functions of holders.h. */
 #include "tests/support/holders.h"
 
-void define_holder_arm(world *w, pl_method method, int k, const char *codec)
+static void define_holder_arm(world *w, pl_method method, int k, const char *codec)
 {
     pl_arm *a = &w->arm;
-    pl_copy_text(a->name, sizeof a->name, "mix");
-    a->shape = tiny_shape(2);
+    tiny_arm(a, 2, k, 1, PHASES);
     a->spec = (pl_topology_spec){.n_levels = 1, .experts = {k}, .replicas = 1};
-    a->inner = (pl_inner){.batch = 2, .context = 16, .tau = 2, .phases = PHASES};
+    a->inner.tau = 2;
     a->outer.method = pl_method_defaults(method);
     for (int c = 0; c < PL_CLASS_COUNT; c++) {
         a->outer.lr[c] = a->outer.method.lr;
@@ -18,7 +17,6 @@ void define_holder_arm(world *w, pl_method method, int k, const char *codec)
     a->outer.schedule = (pl_outer_schedule){.phases = PHASES};
     pl_copy_text(a->outer.codec_name, sizeof a->outer.codec_name, codec);
     assert_ok(pl_codec_options_default(codec, &a->outer.codec));
-    tiny_shards(a, k);
     for (int p = 0; p < k; p++)
         a->weights[p] = 1.0 + p * p;
 }
@@ -114,7 +112,9 @@ void encode_one(world *w, int i, int64_t phase, double norm, float *residual,
                                      w->of[i].update, residual, out));
 }
 
-void encode_holder(world *w, int i, int64_t phase, double norm, pl_buf *out)
+/* Encodes the holder's update as a worker does. Sets `sent` and `sent_start` to the
+ * values that a receiver decodes. */
+static void encode_holder(world *w, int i, int64_t phase, double norm, pl_buf *out)
 {
     holder *h = &w->of[i];
     pl_holder s = slot_of(w, i, phase);
@@ -198,7 +198,7 @@ world *new_gossip(int k, const char *codec, double gamma, pl_rule rule)
     return w;
 }
 
-void run_holder_home(void *context)
+static void run_holder_home(void *context)
 {
     world *w = context;
     pl_home_options o = {.store = w->store,
@@ -209,7 +209,7 @@ void run_holder_home(void *context)
     w->home_status = pl_home_run(&o);
 }
 
-void publish_holders(world *w)
+static void publish_holders(world *w)
 {
     char name[96];
     OWNED(pl_buf_destroy) pl_buf bytes = {0};

@@ -49,8 +49,6 @@ typedef struct world {
     pl_client *client;
 } world;
 
-void define_holder_arm(world *w, pl_method method, int k, const char *codec);
-
 float *floats(const world *w);
 
 double *doubles(const world *w);
@@ -75,10 +73,6 @@ int n_vectors(world *w);
 void encode_one(world *w, int i, int64_t phase, double norm, float *residual,
                 pl_buf *out);
 
-/* Encodes the holder's update as a worker does. Sets `sent` and `sent_start` to the
- * values that a receiver decodes. */
-void encode_holder(world *w, int i, int64_t phase, double norm, pl_buf *out);
-
 void assert_near(const world *w, const float *got, const double *want,
                  double tolerance);
 
@@ -98,10 +92,6 @@ void forget(pl_buf encoded[]);
 world *new_gossip(int k, const char *codec, double gamma, pl_rule rule);
 
 /* ---- the home ---- */
-void run_holder_home(void *context);
-
-void publish_holders(world *w);
-
 void raise_home(world *w);
 
 void start_home(world *w);

@@ -1,7 +1,6 @@
 /* Defines the functions of kill_states.h. */
 #include "tests/support/kill_states.h"
 #include <dirent.h>
-#include <sys/prctl.h>
 
 static const char *state_path(const char *states, int n, char out[PL_PATH_MAX])
 {
@@ -42,31 +41,17 @@ static bool same_folder(const char *a, const char *b)
     return same;
 }
 
-/* Starts the program with a fail point variable that stops it at every passage. */
-static pid_t start_stopping(const char *const *points, const char *program,
-                            const char *folder, const char *more)
-{
-    OWNED(pl_buf_destroy) pl_buf spec = {0};
-    for (int i = 0; points[i]; i++)
-        pl_buf_printf(&spec, "%s%s:stop:0", i ? "," : "", points[i]);
-    pid_t child = fork();
-    if (child == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL); /* if the test fails while it is stopped */
-        setenv("PATHLOOM_FAILPOINT", pl_buf_text(&spec), 1);
-        execl("/proc/self/exe", program, folder, more, (char *)NULL);
-        _exit(99);
-    }
-    return child;
-}
-
 int make_kill_states(const char *const *points, const char *program, const char *folder,
                      const char *more, const char *changed, const char *states)
 {
     char last[PL_PATH_MAX], next[PL_PATH_MAX];
+    OWNED(pl_buf_destroy) pl_buf spec = {0}; /* stops it at every passage */
     int how = 0, n = 0;
     assert_ok(pl_remove_tree(states));
     assert_ok(pl_make_folders(states));
-    pid_t child = start_stopping(points, program, folder, more);
+    for (int i = 0; points[i]; i++)
+        pl_buf_printf(&spec, "%s%s:stop:0", i ? "," : "", points[i]);
+    const pid_t child = start_self(pl_buf_text(&spec), program, folder, more);
     for (;;) {
         assert_int_equal(waitpid(child, &how, WUNTRACED), child);
         if (!WIFSTOPPED(how))

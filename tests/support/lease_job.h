@@ -67,8 +67,7 @@ static void allow(job *j, const party *p)
     char list[PL_PATH_MAX];
     pl_key_entry e = {.key = p->key.open, .role = PL_AS_WORKER};
     pl_copy_text(e.name, sizeof e.name, p->name);
-    assert_int_equal(
-        pl_key_list_edit(beside(j->hub.ready, "keys", list), put_entry, &e), PL_OK);
+    assert_ok(pl_key_list_edit(beside(j->hub.ready, "keys", list), put_entry, &e));
 }
 
 /* the sealed lease of the last task that a worker got */
@@ -96,7 +95,7 @@ static uint16_t ask_plainly(const party *p, pl_message *m)
 static void join(const job *j, party *p)
 {
     pl_message m;
-    assert_int_equal(pl_wire_connect_as(j->hub.address, &p->key, &p->socket), PL_OK);
+    assert_ok(pl_wire_connect_as(j->hub.address, &p->key, &p->socket));
     pl_message_init(&m, PL_MSG_HELLO);
     pl_put_text(&m.body, PL_TAG_NAME, p->name);
     pl_put_text(&m.body, PL_TAG_ROLE, "worker");
@@ -163,8 +162,7 @@ static int begin_job(void **state, const char *ttl_ms)
     pl_copy_text(j->hub.target, sizeof j->hub.target, j->f.home.address);
     pl_copy_text(j->hub.wait_ms, sizeof j->hub.wait_ms, ttl_ms);
     pl_keypair_create(&own);
-    assert_int_equal(pl_keypair_save(beside(j->hub.ready, "hub.key", path), &own),
-                     PL_OK);
+    assert_ok(pl_keypair_save(beside(j->hub.ready, "hub.key", path), &own));
     j->third.name = "third";
     party *all[] = {&j->holder, &j->thief, &j->third};
     for (int i = 0; i < 3; i++) {

@@ -12,7 +12,7 @@ pl_status ask_home(const char *home, pl_message *q, uint64_t epoch, pl_message *
     pl_message_init(answer, 0);
     q->request = pl_wire_next_request();
     q->epoch = epoch;
-    assert_int_equal(pl_wire_connect(home, &socket), PL_OK);
+    assert_ok(pl_wire_connect(home, &socket));
     pl_status status = pl_wire_ask(socket, q, 500, 60000, answer);
     pl_message_destroy(q);
     return status;
@@ -33,7 +33,7 @@ void tell_number(const char *home, int number, int n)
     pl_message_init(&q, 0);
     PL_SAY(&q, HELLO, hello_home, .role = "hub", .ttl_ms = 60000,
            .secret = home_secret.bytes, .home = (uint64_t)number, .homes = (uint64_t)n);
-    assert_int_equal(ask_home_as_hub(home, &q), PL_OK);
+    assert_ok(ask_home_as_hub(home, &q));
 }
 
 void tell_secret_also(const char *home)
@@ -55,7 +55,7 @@ void tell_valid(const pl_arm *arm, const pl_lease *lease, uint64_t newest)
 {
     OWNED(pl_topology_destroy) pl_topology *topology = NULL;
     char path[96];
-    assert_int_equal(pl_topology_create(&arm->shape, &arm->spec, &topology), PL_OK);
+    assert_ok(pl_topology_create(&arm->shape, &arm->spec, &topology));
     const bool exists =
         lease->path >= 0 && lease->path < pl_topology_n_paths(topology) &&
         lease->replica >= 0 && lease->replica < pl_topology_n_replicas(topology);
@@ -68,7 +68,7 @@ void tell_valid(const pl_arm *arm, const pl_lease *lease, uint64_t newest)
         pl_message_init(&q, 0);
         q.token = newest;
         PL_SAY(&q, FENCE, fence, .name = path, .token = PL_ITEMS(&lease->token, 1));
-        assert_int_equal(ask_home_as_hub(homes[i], &q), PL_OK);
+        assert_ok(ask_home_as_hub(homes[i], &q));
     }
 }
 
@@ -81,7 +81,8 @@ pl_lease lease_of(const pl_arm *arm, int64_t path, int64_t phase, uint64_t token
     return lease;
 }
 
-void show_lease(pl_client *client, const pl_lease *lease)
+/* Lets the client work under this lease; act_under first tells the homes of it. */
+static void show_lease(pl_client *client, const pl_lease *lease)
 {
     pl_sealed_lease sealed;
     pl_lease_seal(&home_secret, lease, &sealed);

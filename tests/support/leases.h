@@ -24,8 +24,6 @@ pl_lease lease_of(const pl_arm *arm, int64_t path, int64_t phase, uint64_t token
 /* Tells the homes that only this lease of its path is valid, and that `newest` is the
  * highest token of the path. */
 void tell_valid(const pl_arm *arm, const pl_lease *lease, uint64_t newest);
-/* Lets the client work under this lease; act_under first tells the homes of it. */
-void show_lease(pl_client *client, const pl_lease *lease);
 void act_under(pl_client *client, const pl_arm *arm, const pl_lease *lease);
 
 /* Submits only the state of a path, with the hash in the state or, if that is zero, the

@@ -3,9 +3,7 @@
 
 double *naive_zeros(size_t n)
 {
-    double *x = calloc(n, sizeof *x);
-    assert(x);
-    return x;
+    return pl_alloc(n * sizeof(double));
 }
 
 double *naive_randoms(size_t n, uint64_t stream, double scale)
@@ -18,8 +16,7 @@ double *naive_randoms(size_t n, uint64_t stream, double scale)
 
 float *naive_floats(const double *x, size_t n)
 {
-    float *y = malloc(n * sizeof *y);
-    assert(y);
+    float *y = pl_alloc(n * sizeof *y);
     for (size_t i = 0; i < n; i++)
         y[i] = (float)x[i];
     return y;

@@ -9,8 +9,7 @@ pl_backend *open_side(const char *name, const char *precision, int n_threads)
     pl_status status = pl_backend_open(&options, &be);
     if (status == PL_ERR_UNSUPPORTED && !strstr(pl_last_error(), "install"))
         return NULL;
-    if (status != PL_OK)
-        fail_msg("%s", pl_last_error());
+    assert_ok(status);
     return be;
 }
 
@@ -18,8 +17,14 @@ pl_topology *one_path(const pl_shape *shape)
 {
     const pl_topology_spec spec = {.n_levels = 1, .experts = {1}, .replicas = 1};
     pl_topology *t;
-    assert_int_equal(pl_topology_create(shape, &spec, &t), PL_OK);
+    assert_ok(pl_topology_create(shape, &spec, &t));
     return t;
+}
+
+void init_path(const pl_topology *t, uint64_t seed, float *out)
+{
+    for (int slot = 0; slot < pl_topology_n_slots(t); slot++)
+        pl_topology_init(t, slot, seed, out + pl_topology_slot(t, slot)->offset);
 }
 
 const float *kept_normals(uint64_t seed, uint64_t stream, size_t n)
@@ -43,6 +48,13 @@ const float *kept_normals(uint64_t seed, uint64_t stream, size_t n)
     return kept[i].values;
 }
 
+void *new_buffer(pl_backend *be, size_t bytes)
+{
+    void *memory = NULL;
+    assert_ok(be->ops->alloc(be, bytes, "test buffer", &memory));
+    return memory;
+}
+
 /* Returns the parameters with which a training begins. They are kept for the next
  * model with the same shape and the same number of slots. */
 static const float *first_params(const pl_topology *t)
@@ -56,10 +68,8 @@ static const float *first_params(const pl_topology *t)
     free(params);
     shape = *pl_topology_shape(t);
     n_slots = pl_topology_n_slots(t);
-    params = calloc(pl_topology_path_params(t), sizeof *params);
-    assert_non_null(params);
-    for (int s = 0; s < n_slots; s++)
-        pl_topology_init(t, s, 4, params + pl_topology_slot(t, s)->offset);
+    params = pl_alloc(pl_topology_path_params(t) * sizeof *params);
+    init_path(t, 4, params);
     return params;
 }
 
@@ -67,9 +77,8 @@ pl_model *fresh_model(const pl_topology *t, pl_backend *be,
                       const pl_model_options *options)
 {
     pl_model *model;
-    if (pl_model_create(be, t, options, &model) != PL_OK)
-        fail_msg("%s", pl_last_error());
-    assert_int_equal(pl_model_load(model, first_params(t)), PL_OK);
+    assert_ok(pl_model_create(be, t, options, &model));
+    assert_ok(pl_model_load(model, first_params(t)));
     return model;
 }
 

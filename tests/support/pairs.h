@@ -33,8 +33,14 @@ pl_backend *open_side(const char *name, const char *precision, int n_threads);
  * so that tests draw each value only once. */
 const float *kept_normals(uint64_t seed, uint64_t stream, size_t n);
 
+/* Allocates memory of the backend. */
+void *new_buffer(pl_backend *be, size_t bytes);
+
 /* Makes a topology with only one path. */
 pl_topology *one_path(const pl_shape *shape);
+
+/* Writes the parameters of a path with which a training with this seed begins. */
+void init_path(const pl_topology *t, uint64_t seed, float *out);
 
 /* Makes a model of the topology t with the parameters with which a training begins. */
 pl_model *fresh_model(const pl_topology *t, pl_backend *be,

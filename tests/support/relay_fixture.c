@@ -184,7 +184,10 @@ pl_hash wait_version(fixture *f, const char *module)
     return (pl_hash){{0}};
 }
 
-pl_hash version_without_relay(const char *codec)
+/* Returns the hash that version 1 of the embedding has if the workers of all four paths
+ * send their updates to the home, without a relay. The hash is computed once per
+ * codec. */
+static pl_hash version_without_relay(const char *codec)
 {
     static struct {
         char codec[16];

@@ -74,11 +74,6 @@ void await_version(fixture *f, int64_t number);
 
 pl_hash wait_version(fixture *f, const char *module);
 
-/* Returns the hash that version 1 of the embedding has if the workers of all four paths
- * send their updates to the home, without a relay. The hash is computed once per
- * codec. */
-pl_hash version_without_relay(const char *codec);
-
 void assert_version(fixture *f, const char *codec);
 
 /* Returns how many different updates version 1 of the embedding names. Checks that this

@@ -1,5 +1,6 @@
 /* Defines the functions of rig.h. */
 #include "tests/support/rig.h"
+#include "tests/support/pairs.h"
 
 pl_backend *be;
 
@@ -27,21 +28,17 @@ void load_randoms(rig *r, uint64_t stream, float scale)
             r->params[x->offset + k] = x->decay ? value : 1.0f + value;
         }
     }
-    assert_int_equal(pl_model_load(r->model, r->params), PL_OK);
+    assert_ok(pl_model_load(r->model, r->params));
 }
 
 rig open_rig(const pl_shape *shape, int batch, bool training)
 {
-    rig r = {.shape = *shape};
-    pl_topology_spec spec = {.replicas = 1};
+    rig r = {.shape = *shape, .topology = one_path(shape)};
     pl_model_options options = {
         .batch = batch, .context = shape->context, .training = training};
-    assert_int_equal(pl_topology_parse_levels("1", &spec), PL_OK);
-    assert_int_equal(pl_topology_create(shape, &spec, &r.topology), PL_OK);
     r.n = pl_topology_path_params(r.topology);
-    r.params = calloc(r.n, sizeof *r.params);
-    assert_non_null(r.params);
-    assert_int_equal(pl_model_create(be, r.topology, &options, &r.model), PL_OK);
+    r.params = pl_alloc(r.n * sizeof *r.params);
+    assert_ok(pl_model_create(be, r.topology, &options, &r.model));
     load_randoms(&r, 0, 0.3f);
     return r;
 }
@@ -65,9 +62,7 @@ pl_shape shape_case(int i)
 
 void load_initial(rig *r, uint64_t seed)
 {
-    for (int s = 0; s < pl_topology_n_slots(r->topology); s++)
-        pl_topology_init(r->topology, s, seed,
-                         r->params + pl_topology_slot(r->topology, s)->offset);
+    init_path(r->topology, seed, r->params);
     assert_ok(pl_model_load(r->model, r->params));
 }
 

@@ -40,18 +40,9 @@ bool read_number(const store_child *child, uint64_t *number)
 int die_at(const char *point, int passage, const char *program, const char *folder,
            const char *more)
 {
-    int how = 0;
     char spec[96];
     snprintf(spec, sizeof spec, "%s:kill:%d", point, passage);
-    pid_t child = fork();
-    if (child == 0) {
-        setenv("PATHLOOM_FAILPOINT", spec, 1);
-        execl("/proc/self/exe", program, folder, more, (char *)NULL);
-        _exit(99);
-    }
-    assert_int_equal(waitpid(child, &how, 0), child);
-    if (WIFSIGNALED(how))
-        return WTERMSIG(how);
-    assert_int_equal(WEXITSTATUS(how), 0);
-    return 0;
+    const int code = run_self(spec, program, folder, more);
+    assert_true(code == 0 || code > 128);
+    return code == 0 ? 0 : code - 128;
 }

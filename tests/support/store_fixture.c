@@ -3,7 +3,10 @@
 #include <dirent.h>
 #include <sys/stat.h>
 
-int use_engine(const char *folder)
+/* If the environment variable PL_TEST_ENGINE names an engine, prepares `folder` for a
+ * store that keeps its chunks in this engine, under the name of the folder. So the same
+ * tests can run with every engine (tests/ceph.sh). */
+static int use_engine(const char *folder)
 {
     char url[PL_PATH_MAX];
     const char *wanted = getenv("PL_TEST_ENGINE");

@@ -9,11 +9,6 @@
 
 #include "tests/support/suite.h"
 
-/* If the environment variable PL_TEST_ENGINE names an engine, prepares `folder` for a
- * store that keeps its chunks in this engine, under the name of the folder. So the same
- * tests can run with every engine (tests/ceph.sh). */
-int use_engine(const char *folder);
-
 int make_folder(void **state);
 
 /* Copies a folder with everything in it. It must have no symbolic links. `before` is

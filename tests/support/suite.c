@@ -3,6 +3,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "tests/support/suite.h"
 
@@ -24,6 +28,30 @@ void free_memory(void *owner)
     void *memory;
     memcpy(&memory, owner, sizeof memory);
     free(memory);
+}
+
+pid_t start_self(const char *failpoint, const char *program, const char *first,
+                 const char *second)
+{
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (failpoint)
+            setenv("PATHLOOM_FAILPOINT", failpoint, 1);
+        execl("/proc/self/exe", program, first, second, (char *)NULL);
+        _exit(99);
+    }
+    return child;
+}
+
+int run_self(const char *failpoint, const char *program, const char *first,
+             const char *second)
+{
+    int how = 0;
+    const pid_t child = start_self(failpoint, program, first, second);
+    assert_int_equal(waitpid(child, &how, 0), child);
+    return WIFEXITED(how) ? WEXITSTATUS(how) : 128 + WTERMSIG(how);
 }
 
 /* Constructors call this before main. */

@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/types.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -27,6 +28,17 @@ void suite_child(const char *file, int (*child)(int argc, char **argv));
 
 /* Frees the memory to which the pointer *owner points: OWNED(free_memory) float *x. */
 void free_memory(void *owner);
+
+/* Starts this program again, as a child (PL_CHILD) with the words of which none is NULL
+ * as its argv. Unless `failpoint` is NULL, it is the child's PATHLOOM_FAILPOINT. The
+ * child dies with the test. */
+pid_t start_self(const char *failpoint, const char *program, const char *first,
+                 const char *second);
+
+/* The same, but waits for the child. Returns its exit code, or 128 and the number of
+ * the signal that has ended it. */
+int run_self(const char *failpoint, const char *program, const char *first,
+             const char *second);
 #ifdef __cplusplus
 }
 #endif

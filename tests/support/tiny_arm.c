@@ -25,3 +25,20 @@ void tiny_arm(pl_arm *arm, int n_blocks, int a, int b, int n_phases)
     arm->inner = (pl_inner){.batch = 2, .context = 16, .tau = 12, .phases = n_phases};
     tiny_shards(arm, a * b);
 }
+
+pl_status tiny_diloco(pl_arm *arm, int tau, const char *codec)
+{
+    arm->inner.tau = tau;
+    arm->inner.lr = 1e-3;
+    arm->inner.beta1 = 0.9;
+    arm->inner.beta2 = 0.95;
+    arm->inner.eps = 1e-8;
+    arm->inner.clip = 1;
+    for (int c = 0; c < PL_CLASS_COUNT; c++) {
+        arm->outer.lr[c] = 0.7;
+        arm->outer.momentum[c] = 0.9;
+    }
+    arm->outer.method = pl_method_defaults(PL_METHOD_DILOCO);
+    pl_copy_text(arm->outer.codec_name, sizeof arm->outer.codec_name, codec);
+    return pl_codec_options_default(codec, &arm->outer.codec);
+}

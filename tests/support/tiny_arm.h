@@ -10,6 +10,10 @@ pl_shape tiny_shape(int n_blocks);
  * 0. */
 void tiny_arm(pl_arm *arm, int n_blocks, int a, int b, int n_phases);
 
+/* Lets the arm train with AdamW and diloco and send its updates in this codec. A task
+ * has tau steps. All modules have the outer rate 0.7 and the momentum 0.9. */
+pl_status tiny_diloco(pl_arm *arm, int tau, const char *codec);
+
 /* Allocates the shards and weights of n paths, filled with zeros. pl_arm_clear frees
  * them. */
 void tiny_shards(pl_arm *arm, int n);

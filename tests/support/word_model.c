@@ -1,4 +1,5 @@
 /* Defines the functions of word_model.h. */
+#include "tests/support/pairs.h"
 #include "tests/support/shape.h"
 #include "tests/support/word_model.h"
 
@@ -10,12 +11,10 @@ void open_word_model(const char *name, const char *precision, int context)
 {
     const pl_shape shape = SHAPE(WORD_VOCAB, 32, 2, 1, 16, 48, 2, context, .tied = true,
                                  .rope_theta = 10000.0);
-    pl_backend_options be = {.name = name, .n_threads = 1, .precision = precision};
-    pl_topology_spec spec = {.replicas = 1};
     pl_model_options options = {.batch = 1, .context = context};
-    assert_ok(pl_backend_open(&be, &backend));
-    assert_ok(pl_topology_parse_levels("1", &spec));
-    assert_ok(pl_topology_create(&shape, &spec, &topology));
+    backend = open_side(name, precision, 1);
+    assert_non_null(backend);
+    topology = one_path(&shape);
     assert_ok(pl_model_create(backend, topology, &options, &model));
     const size_t n = pl_topology_path_params(topology);
     OWNED(free_memory) float *params = pl_alloc(n * sizeof *params);
@@ -61,7 +60,8 @@ bool open_word_mixture(void **state, pl_mixture *mix, int context)
                                  .rope_theta = 10000.0);
     arm->spec.replicas = 1;
     pl_copy_text(arm->name, sizeof arm->name, "mix");
-    if (make_words_tokenizer(state, WORD_VOCAB, &mix->tokenizer) != PL_OK ||
+    if (make_words_tokenizer(state, WORDS_BYTES, WORD_VOCAB, &mix->tokenizer) !=
+            PL_OK ||
         pl_topology_parse_levels("2x2", &arm->spec) != PL_OK ||
         pl_topology_create(&arm->shape, &arm->spec, &mix->topology) != PL_OK ||
         pl_store_open(in_scratch("store"), PL_STORE_CREATE, &mix->store) != PL_OK)
@@ -79,19 +79,19 @@ int close_word_mixture(void **state, pl_mixture *mix)
     return remove_scratch(state);
 }
 
-pl_status tell_text(void *context, const char *text, size_t len)
+static pl_status tell_text(void *context, const char *text, size_t len)
 {
     pl_buf_append(&((told *)context)->text, text, len);
     return PL_OK;
 }
 
-pl_status tell_score(void *context, const pl_token_score *score)
+static pl_status tell_score(void *context, const pl_token_score *score)
 {
     pl_buf_append(&((told *)context)->scores, score, sizeof *score);
     return PL_OK;
 }
 
-void tell_done(void *context, pl_status status, const pl_generate_result *r)
+static void tell_done(void *context, pl_status status, const pl_generate_result *r)
 {
     told *t = context;
     t->status = status;

@@ -23,18 +23,13 @@ bool open_word_mixture(void **state, pl_mixture *mix, int context);
 
 int close_word_mixture(void **state, pl_mixture *mix);
 
-/* What a request was told. A request has the functions below and this as its context.
- */
+/* What a request was told; it is the context of a request of told_request. */
 typedef struct told {
     pl_buf text, scores;
     pl_generate_result result;
     pl_status status;
     int n_done;
 } told;
-
-pl_status tell_text(void *context, const char *text, size_t len);
-pl_status tell_score(void *context, const pl_token_score *score);
-void tell_done(void *context, pl_status status, const pl_generate_result *r);
 
 /* Returns a request that tells `t`, also the score of each token. */
 pl_batch_request told_request(told *t, const int32_t *prompt, int n_prompt,

@@ -3,9 +3,6 @@
  * and a name that another key already has, must be refused. */
 #include "codec/codec.h"
 #include "workers/hub_internal.h"
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "tests/support/key_edits.h"

@@ -1,7 +1,5 @@
 /* folder: base; label: unit */
 #include "base/base.h"
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/support/scratch.h"
 
@@ -46,8 +44,7 @@ static pl_status load(const char *yaml, size_t len, settings *out)
 
 static void assert_loads(const char *yaml, settings *out)
 {
-    if (load(yaml, strlen(yaml), out) != PL_OK)
-        fail_msg("%s", pl_last_error());
+    assert_ok(load(yaml, strlen(yaml), out));
 }
 
 /* Loading `yaml` must fail with an error that contains `expected`. */

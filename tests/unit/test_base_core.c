@@ -1,7 +1,6 @@
 /* folder: base; label: unit */
 #include "base/base.h"
 #include <math.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

@@ -2,7 +2,6 @@
 /* Tests the loading of shared libraries (base/library.h). */
 #include "base/base.h"
 #include <math.h>
-#include <string.h>
 
 #include "tests/support/suite.h"
 

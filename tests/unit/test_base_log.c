@@ -1,7 +1,5 @@
 /* folder: base; label: unit */
 #include "base/base.h"
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "tests/support/suite.h"

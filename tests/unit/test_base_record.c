@@ -1,7 +1,6 @@
 /* folder: base; label: unit */
 #include "base/base.h"
 #include <math.h>
-#include <string.h>
 
 #include "tests/support/suite.h"
 

@@ -2,7 +2,6 @@
 #include "base/base.h"
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "tests/support/suite.h"
 

@@ -2,7 +2,6 @@
 #include "base/base.h"
 #include <poll.h>
 #include <stdatomic.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

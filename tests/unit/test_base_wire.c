@@ -2,7 +2,6 @@
 #include "base/base.h"
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -217,11 +216,6 @@ static void send_cut(void *socket, size_t header, size_t body, size_t data)
     send_raw(socket, golden_data, data, false);
 }
 
-static void send_golden(void *socket)
-{
-    send_cut(socket, HEADER, sizeof golden_body, sizeof golden_data);
-}
-
 PL_TEST(a_message_has_the_bytes_of_the_protocol)
 {
     OWNED(close_stranger) raw_socket server;
@@ -251,7 +245,7 @@ static void expect_dropped(pl_socket *server, void *stranger, uint64_t n)
     OWNED(pl_message_destroy) pl_message got;
     pl_peer peer;
     pl_message_init(&got, 0);
-    send_golden(stranger);
+    send_cut(stranger, HEADER, sizeof golden_body, sizeof golden_data);
     pl_status status = PL_ERR_TIMEOUT;
     for (int64_t end = pl_now_ms() + WAIT_MS; status != PL_OK && pl_now_ms() < end;) {
         bool ready;
@@ -399,14 +393,13 @@ PL_TEST(without_encryption_only_this_machine_is_reached)
 
 PL_TEST(a_port_in_use_is_busy_and_named)
 {
-    pl_socket *first, *second;
+    OWNED(pl_wire_close) pl_socket *first, *second;
     char bound[PL_ADDRESS_MAX], none[PL_ADDRESS_MAX];
     assert_ok(pl_wire_bind("tcp://127.0.0.1:*", &first, bound));
     assert_true(pl_starts_with(bound, "tcp://127.0.0.1:"));
     assert_false(pl_ends_with(bound, "*"));
     assert_fails(pl_wire_bind(bound, &second, none), PL_ERR_BUSY, bound);
     assert_null(second);
-    pl_wire_close(&first);
 }
 
 PL_TEST(unix_sockets_and_ipv6_work_too)
@@ -417,7 +410,7 @@ PL_TEST(unix_sockets_and_ipv6_work_too)
     const char *addresses[] = {ipc, "tcp://[::1]:*"};
     for (int i = 0; i < 2; i++) {
         socket_pair pair;
-        pl_message message;
+        OWNED(pl_message_destroy) pl_message message = {0};
         if (pl_wire_bind(addresses[i], &pair.server, pair.address) != PL_OK) {
             assert_int_equal(i, 1); /* this machine does not have IPv6 */
             continue;
@@ -426,7 +419,6 @@ PL_TEST(unix_sockets_and_ipv6_work_too)
         pl_message_init(&message, 5);
         assert_ok(pl_wire_send(pair.client, &message));
         await_message(pair.server, &(pl_peer){.len = 0}, &message);
-        pl_message_destroy(&message);
         close_pair(&pair);
     }
     assert_int_equal(rmdir(folder), 0); /* the file of the socket was removed */
@@ -624,7 +616,7 @@ PL_TEST(asking_nobody_ends_in_time)
 
 PL_TEST(polling_tells_sockets_from_descriptors)
 {
-    socket_pair pair;
+    OWNED(close_pair) socket_pair pair;
     OWNED(pl_message_destroy) pl_message message;
     bool ready[3];
     int fd = eventfd(0, EFD_NONBLOCK);
@@ -641,7 +633,6 @@ PL_TEST(polling_tells_sockets_from_descriptors)
     eventfd_read(fd, &drained);
     assert_int_equal(pl_wire_poll(sockets, 2, &fd, 1, WAIT_MS, ready), 1);
     assert_true(ready[0] && !ready[1] && !ready[2]);
-    close_pair(&pair);
     close(fd);
 }
 

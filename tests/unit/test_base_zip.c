@@ -1,6 +1,5 @@
 /* folder: base; label: unit */
 #include "base/base.h"
-#include <string.h>
 
 #include "tests/support/suite.h"
 

@@ -6,16 +6,8 @@ static pl_tokenizer *tokenizer;
 
 static int make_encoder(void **state)
 {
-    OWNED(pl_buf_destroy) pl_buf text = {0};
-    if (make_scratch(state) != 0)
-        return -1;
-    make_words(1, 200000, &text);
-    const char *texts[] = {(const char *)text.data};
-    pl_status status =
-        pl_tokenizer_train(texts, &text.len, 1, VOCAB, 1, in_scratch("words.model"));
-    if (status == PL_OK)
-        status = pl_tokenizer_load(in_scratch("words.model"), &tokenizer);
-    return status == PL_OK ? 0 : -1;
+    assert_ok(make_words_tokenizer(state, 2 * WORDS_BYTES, VOCAB, &tokenizer));
+    return 0;
 }
 
 static int drop_encoder(void **state)

@@ -12,14 +12,8 @@ static pl_status train(const pl_buf *text, int vocab, int n_threads, const char 
 
 static int make_tokenizer(void **state)
 {
-    OWNED(pl_buf_destroy) pl_buf text = {0};
-    if (make_scratch(state) != 0)
-        return -1;
-    make_words(1, 200000, &text);
-    pl_status status = train(&text, VOCAB, 1, "words.model");
-    if (status == PL_OK)
-        status = pl_tokenizer_load(in_scratch("words.model"), &tokenizer);
-    return status == PL_OK ? 0 : -1;
+    assert_ok(make_words_tokenizer(state, 2 * WORDS_BYTES, VOCAB, &tokenizer));
+    return 0;
 }
 
 static int drop_tokenizer(void **state)

@@ -152,7 +152,7 @@ PL_TEST(a_flipped_bit_never_leads_outside_without_verification)
     size_t n_opened = 0;
     for (size_t bit = 0; bit < sizeof golden * 8; bit++) {
         uint8_t bytes[sizeof golden];
-        pl_tokens *tokens;
+        OWNED(pl_tokens_close) pl_tokens *tokens;
         memcpy(bytes, golden, sizeof golden);
         bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
         write_bytes("flipped.tok", bytes, sizeof bytes);
@@ -160,7 +160,6 @@ PL_TEST(a_flipped_bit_never_leads_outside_without_verification)
             continue;
         n_opened++;
         touch_all(tokens);
-        pl_tokens_close(&tokens);
     }
     assert_true(n_opened >= 7 * 16); /* without verification, tokens are not checked */
 }

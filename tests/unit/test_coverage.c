@@ -20,19 +20,16 @@ typedef struct world {
 static int setup(void **state)
 {
     world *w = pl_alloc(sizeof *w);
-    if (make_scratch(NULL) != 0)
-        return -1;
-    pl_copy_text(w->arm.name, sizeof w->arm.name, "mix");
-    w->arm.shape = tiny_shape(2);
+    assert_int_equal(make_scratch(NULL), 0);
+    tiny_arm(&w->arm, 2, PATHS, 1, 3);
     w->arm.spec = (pl_topology_spec){.n_levels = 1, .experts = {2}, .replicas = 1};
     w->arm.inner = (pl_inner){.batch = 2, .tau = 3, .phases = 3};
     w->arm.outer.method = pl_method_defaults(PL_METHOD_DILOCO);
-    tiny_shards(&w->arm, PATHS);
     w->arm.weights[0] = w->arm.weights[1] = 100;
     *state = w;
-    if (pl_topology_create(&w->arm.shape, &w->arm.spec, &w->topology) != PL_OK)
-        return -1;
-    return pl_store_open(scratch, PL_STORE_CREATE, &w->store) == PL_OK ? 0 : -1;
+    assert_ok(pl_topology_create(&w->arm.shape, &w->arm.spec, &w->topology));
+    w->store = open_store(scratch, PL_STORE_CREATE);
+    return 0;
 }
 
 static int teardown(void **state)

@@ -6,8 +6,6 @@
 #include "modules/modules.h"
 #include "modules/ref/ref.h"
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/support/suite.h"
 
@@ -121,7 +119,7 @@ static void assert_acts_close(pl_backend *be, const pl_act *a, const pl_act *b,
 
 static void for_each_variant(void (*check)(pl_backend *be, pl_backend *ref))
 {
-    pl_backend *ref = open_ref();
+    OWNED(ref_backend_destroy) pl_backend *ref = open_ref();
     for (int i = 0; i < N_VARIANTS; i++) {
         OWNED(cpu_backend_destroy) pl_backend *be = open_variant(&variants[i], 1);
         if (be == NULL)
@@ -131,7 +129,6 @@ static void for_each_variant(void (*check)(pl_backend *be, pl_backend *ref))
         forget();
         assert_ok(be->ops->sync(be));
     }
-    ref_backend_destroy(&ref);
 }
 
 /* A test of the parameters `be` and `ref`, which runs for every variant. */

@@ -4,8 +4,6 @@
 #include "modules/cpu/cpu.h"
 #include "modules/modules.h"
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/support/suite.h"
 

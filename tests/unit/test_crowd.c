@@ -3,7 +3,6 @@
  * its errors. */
 #include "base/base.h"
 #include <fcntl.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>

@@ -4,8 +4,6 @@
 #include "base/base.h"
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zmq.h>
@@ -153,15 +151,14 @@ WITH_SERVER(a_listed_key_gets_in_and_is_known_by_its_role)
  * key is answered again a little later. */
 WITH_SERVER(a_key_that_asks_too_much_is_not_heard)
 {
-    pl_socket *client, *other;
     pl_peer peer;
     OWNED(pl_message_destroy) pl_message q, got;
     int n = 0;
     pl_message_init(&q, TYPE_ASK);
     pl_message_init(&got, 0);
     allow(f, &f->stranger, PL_AS_WORKER);
-    client = connect_as(f, &f->worker);
-    other = connect_as(f, &f->stranger);
+    OWNED(pl_wire_close)
+    pl_socket *client = connect_as(f, &f->worker), *other = connect_as(f, &f->stranger);
     assert_ok(converse(f, client, TYPE_ASK, &peer));
     const int64_t begun = pl_now_ms();
     for (int i = 0; i < 10 * SHARE; i++)
@@ -178,8 +175,6 @@ WITH_SERVER(a_key_that_asks_too_much_is_not_heard)
     assert_ok(converse(f, other, TYPE_ASK, &peer));
     pl_sleep_ms(100);
     assert_ok(converse(f, client, TYPE_ASK, &peer));
-    pl_wire_close(&client);
-    pl_wire_close(&other);
 }
 
 WITH_SERVER(an_unknown_key_is_refused_on_both_sides)
@@ -477,34 +472,30 @@ WITH_SERVER(whoever_is_admitted_beside_the_list_gets_in)
 
 WITH_SERVER(a_bad_line_of_the_list_stops_nobody_else)
 {
-    pl_socket *client, *stranger;
     pl_pubkey key = f->worker.open;
     FILE *out = fopen(f->list, "a");
     fprintf(out, "worker %.43s 0 0 zero\n",
             "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA");
     fclose(out);
-    client = connect_as(f, &f->worker);
+    OWNED(pl_wire_close) pl_socket *client = connect_as(f, &f->worker);
     assert_ok(ask(f, client));
     assert_non_null(strstr(last_trouble, "line 4"));
     allow(f, &f->stranger, PL_AS_WORKER);
-    stranger = connect_as(f, &f->stranger);
+    OWNED(pl_wire_close) pl_socket *stranger = connect_as(f, &f->stranger);
     assert_ok(ask(f, stranger));
     assert_ok(pl_key_list_edit(f->list, revoke_key, &key));
     await_status(f, client, PL_ERR_NOPERM);
-    pl_wire_close(&client);
-    pl_wire_close(&stranger);
 }
 
 /* While the list cannot be read, no key can be revoked. Existing connections continue,
  * and new connections are only possible for keys of the job itself. */
 WITH_SERVER(while_the_list_cannot_be_read_only_own_keys_connect)
 {
-    pl_socket *before, *after, *own;
     pl_key_entry e = {.key = f->stranger.open, .role = PL_AS_WORKER};
     const char *kept = in_scratch("kept");
     pl_copy_text(e.name, sizeof e.name, PL_KEY_OWN "worker");
     assert_ok(pl_key_list_edit(f->list, put_entry, &e));
-    before = connect_as(f, &f->worker);
+    OWNED(pl_wire_close) pl_socket *before = connect_as(f, &f->worker);
     assert_ok(ask(f, before));
     assert_int_equal(rename(f->list, kept), 0);
     assert_int_equal(mkdir(f->list, 0700), 0); /* now even root cannot read the list */
@@ -514,9 +505,9 @@ WITH_SERVER(while_the_list_cannot_be_read_only_own_keys_connect)
     }
     assert_non_null(strstr(last_trouble, "revoking has no effect"));
     assert_ok(ask(f, before));
-    own = connect_as(f, &f->stranger);
+    OWNED(pl_wire_close) pl_socket *own = connect_as(f, &f->stranger);
     assert_ok(ask(f, own));
-    after = connect_as(f, &f->admin);
+    pl_socket *after = connect_as(f, &f->admin);
     assert_int_equal(ask(f, after), PL_ERR_NOPERM);
     pl_wire_close(&after);
     assert_int_equal(rmdir(f->list), 0);
@@ -530,8 +521,6 @@ WITH_SERVER(while_the_list_cannot_be_read_only_own_keys_connect)
         pl_wire_close(&after);
     }
     assert_ok(status);
-    pl_wire_close(&own);
-    pl_wire_close(&before);
 }
 
 /* Forwards all bytes between a client and a server, and checks that they are not

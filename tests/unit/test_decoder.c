@@ -63,8 +63,8 @@ PL_TEST(a_reset_decoder_forgets)
 
 PL_TEST(two_decoders_of_one_model_do_not_disturb_each_other)
 {
-    rig r = open_rig(&tiny, 1, false);
-    pl_decoder *a, *b;
+    OWNED(close_rig) rig r = open_rig(&tiny, 1, false);
+    OWNED(pl_decoder_destroy) pl_decoder *a, *b;
     float alone[13], mixed[13];
     const int32_t one[] = {4, 5, 6, 2}, two[] = {9, 8};
     assert_ok(pl_decoder_create(r.model, 1, &a));
@@ -76,9 +76,6 @@ PL_TEST(two_decoders_of_one_model_do_not_disturb_each_other)
     assert_ok(pl_decoder_prefill(b, 0, two, 2, mixed));
     assert_ok(pl_decoder_prefill(a, 0, one + 3, 1, mixed));
     assert_memory_equal(alone, mixed, sizeof alone);
-    pl_decoder_destroy(&a);
-    pl_decoder_destroy(&b);
-    close_rig(&r);
 }
 
 PL_TEST(a_full_context_is_refused_and_the_decoder_stays)

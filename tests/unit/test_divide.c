@@ -428,13 +428,12 @@ PL_TEST(homes_stand_still_for_a_moment)
     OWNED(close_running) running r;
     uint64_t held[MOST] = {0}, later[MOST] = {0};
     pl_hash blob;
-    pl_store *reader = NULL;
     open_running(&r, 2);
     const int home = pl_home_of("router/new", 2);
     int64_t begun = pl_now_ms();
     assert_ok(pl_client_hold_all(r.client, HOLD_MS, held));
     assert_ok(pl_client_get_object(r.client, objects[0], &blob));
-    assert_ok(pl_store_open(r.homes[home].target, PL_STORE_READ, &reader));
+    pl_store *reader = open_store(r.homes[home].target, PL_STORE_READ);
     assert_int_equal(pl_store_sequence(reader), held[home]);
     assert_ok(pl_client_put_object(r.client, "router/new", "x", 1, &blob));
     assert_true(pl_now_ms() - begun >= HOLD_MS);

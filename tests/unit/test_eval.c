@@ -1,8 +1,8 @@
 /* folder: eval; label: unit */
-#include "tests/support/shape.h"
-#include "tests/support/corpus_support.h"
 #include "eval/eval.h"
-#include <math.h>
+#include "tests/support/corpus_support.h"
+#include "tests/support/pairs.h"
+#include "tests/support/shape.h"
 
 enum { T = 8, N_DOCS = 9, PREFIX = 5, VOCAB = 3000, PATHS = 3 };
 /* Lengths of documents: shorter than the prefix, equal to it, one window, and several
@@ -15,9 +15,7 @@ static pl_tokens *tokens;
 
 static void fill_params(int path, float *params)
 {
-    for (int slot = 0; slot < pl_topology_n_slots(topology); ++slot)
-        pl_topology_init(topology, slot, (uint64_t)path,
-                         params + pl_topology_slot(topology, slot)->offset);
+    init_path(topology, (uint64_t)path, params);
     for (size_t i = 0; i < pl_topology_path_params(topology); ++i)
         params[i] *= 4.0f; /* so that the predictions of the paths differ */
 }
@@ -37,11 +35,10 @@ static int open_all(void **state)
         SHAPE(VOCAB, 12, 2, 2, 6, 16, 1, T, .tied = true, .rope_theta = 100.0);
     pl_topology_spec spec = {.replicas = 1};
     build_tokens(lens, N_DOCS, VOCAB, &file);
-    return pl_tokens_view(file.data, file.len, "test", &tokens) == PL_OK &&
-                   pl_topology_parse_levels("3", &spec) == PL_OK &&
-                   pl_topology_create(&shape, &spec, &topology) == PL_OK
-               ? 0
-               : -1;
+    assert_ok(pl_tokens_view(file.data, file.len, "test", &tokens));
+    assert_ok(pl_topology_parse_levels("3", &spec));
+    assert_ok(pl_topology_create(&shape, &spec, &topology));
+    return 0;
 }
 
 static int close_all(void **state)
@@ -95,15 +92,13 @@ static uint32_t naive_window(uint32_t t, uint32_t length, uint32_t step)
  * its window, with a separate pass of the model for each j. */
 static pl_score naive_score_sliding(int path, uint32_t doc, uint32_t step)
 {
-    pl_backend_options backend = {.name = "ref", .n_threads = 1, .precision = "f32"};
     pl_model_options options = {.batch = 1, .context = T};
-    OWNED(pl_backend_close) pl_backend *be;
+    OWNED(pl_backend_close) pl_backend *be = open_side("ref", "f32", 1);
     OWNED(pl_model_destroy) pl_model *model;
     OWNED(free_memory)
     float *params = malloc(pl_topology_path_params(topology) * sizeof *params);
     pl_score sum = {0};
     fill_params(path, params);
-    assert_ok(pl_backend_open(&backend, &be));
     assert_ok(pl_model_create(be, topology, &options, &model));
     assert_ok(pl_model_load(model, params));
     for (uint32_t j = PREFIX; j < lens[doc]; ++j) {
@@ -644,19 +639,17 @@ PL_TEST(wrong_use_is_refused)
  * worker scores with the model that it also trains.) */
 PL_TEST(a_borrowed_model_scores_the_same)
 {
-    pl_backend_options backend = {.name = "ref", .n_threads = 1, .precision = "f32"};
     pl_model_options options = {.batch = 3, .context = T, .training = true};
     pl_score own[N_DOCS], borrowed[N_DOCS];
     pl_scorer *scorer = open_scorer(1, 3, 1);
     OWNED(free_memory)
     float *params = malloc(pl_topology_path_params(topology) * sizeof *params);
     int left = 1000;
-    OWNED(pl_backend_close) pl_backend *be;
+    OWNED(pl_backend_close) pl_backend *be = open_side("ref", "f32", 1);
     OWNED(pl_model_destroy) pl_model *model;
     assert_ok(pl_score_documents(scorer, tokens, all, N_DOCS, own));
     pl_scorer_destroy(&scorer);
     fill_params(1, params);
-    assert_ok(pl_backend_open(&backend, &be));
     assert_ok(pl_model_create(be, topology, &options, &model));
     assert_ok(pl_model_load(model, params));
     pl_scorer_options of = {.topology = topology,

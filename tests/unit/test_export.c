@@ -54,15 +54,9 @@ static uint64_t take_text(gguf_view *g, char *out, size_t size)
     return n;
 }
 
-static size_t size_of(uint32_t kind)
-{
-    static const size_t sizes[] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
-    assert_true(kind < 13);
-    return sizes[kind];
-}
-
 static void skip_value(gguf_view *g, seen_key *key)
 {
+    static const size_t sizes[] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
     uint32_t kind = key->kind;
     uint64_t n = 1;
     if (kind == 9) {
@@ -74,8 +68,9 @@ static void skip_value(gguf_view *g, seen_key *key)
         uint64_t len = take_text(g, NULL, 0);
         key->n = key->kind == 8 ? len : n;
     }
+    assert_true(kind < 13);
     if (kind != 8)
-        g->at += (size_t)n * size_of(kind);
+        g->at += (size_t)n * sizes[kind];
 }
 
 /* Returns the number of bytes of a tensor's data, which depends on its type. */
@@ -116,8 +111,7 @@ static void take_tensors(gguf_view *g)
 
 static gguf_view *view_gguf(const char *path)
 {
-    gguf_view *g = calloc(1, sizeof *g);
-    assert_non_null(g);
+    gguf_view *g = pl_alloc(sizeof *g);
     assert_ok(pl_read_file(path, &g->bytes));
     assert_memory_equal(g->bytes.data, "GGUF\3\0\0\0", 8);
     g->at = 8;

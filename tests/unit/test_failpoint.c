@@ -1,11 +1,8 @@
 /* folder: base; label: unit */
 #include "base/base.h"
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "tests/support/suite.h"
 
@@ -15,12 +12,7 @@ enum { PASSAGES = 5, ALIVE = 40 };
 static int count_stops(const char *spec)
 {
     int how = 0, n = 0;
-    pid_t child = fork();
-    if (child == 0) {
-        setenv("PATHLOOM_FAILPOINT", spec, 1);
-        execl("/proc/self/exe", "test_failpoint", "home", (char *)NULL);
-        _exit(99);
-    }
+    const pid_t child = start_self(spec, "test_failpoint", "home", NULL);
     for (;; n++) {
         assert_int_equal(waitpid(child, &how, WUNTRACED), child);
         if (!WIFSTOPPED(how))
@@ -38,14 +30,10 @@ static int count_stops(const char *spec)
 static int live_with(const char *spec, const char *once, const char *role)
 {
     int how = 0;
-    pid_t child = fork();
-    if (child == 0) {
-        setenv("PATHLOOM_FAILPOINT", spec, 1);
-        if (once)
-            setenv("PATHLOOM_FAILPOINT_ONCE", once, 1);
-        execl("/proc/self/exe", "test_failpoint", role, (char *)NULL);
-        _exit(99);
-    }
+    if (once)
+        setenv("PATHLOOM_FAILPOINT_ONCE", once, 1);
+    const pid_t child = start_self(spec, "test_failpoint", role, NULL);
+    unsetenv("PATHLOOM_FAILPOINT_ONCE");
     assert_int_equal(waitpid(child, &how, WUNTRACED), child);
     if (WIFSTOPPED(how)) {
         kill(child, SIGKILL);
@@ -62,13 +50,6 @@ static int pass_points(void)
         for (int n = 0; n < 3; n++)
             failed += pl_failpoint(names[n]) != PL_OK;
     return ALIVE + failed;
-}
-
-static int make_key(const char *path)
-{
-    pl_keypair pair;
-    pl_keypair_create(&pair);
-    return ALIVE + (pl_keypair_save(path, &pair) != PL_OK);
 }
 
 static void assert_lives(int how, int failed)
@@ -159,5 +140,9 @@ PL_TEST(a_variable_that_cannot_be_read_fails_everything)
 
 PL_CHILD(argc, argv)
 {
-    return strchr(argv[1], '/') ? make_key(argv[1]) : pass_points();
+    pl_keypair pair;
+    if (!strchr(argv[1], '/'))
+        return pass_points();
+    pl_keypair_create(&pair);
+    return ALIVE + (pl_keypair_save(argv[1], &pair) != PL_OK);
 }

@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-enum { SLOT = 0, SAMPLES = 4, ROUNDS = 5, DELAY_MAX = 3 };
+enum { SLOT = 0, ROUNDS = 5, DELAY_MAX = 3 };
 static const double LR = 0.25;
 
 /* The update of a round has this value in all elements. The values are exact in fp32,

@@ -5,27 +5,11 @@
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
+#include "tests/support/key_edits.h"
 #include "tests/support/suite.h"
 
 enum { KEYS = 1000, CHANGES = 300, GROWTH_MAX = 8 << 20 };
-
-static bool may(pl_key_role role, uint16_t type)
-{
-    (void)type;
-    return role == PL_AS_WORKER;
-}
-
-static void no_refusal(const pl_refusal *refusal)
-{
-    (void)refusal;
-}
-
-static void no_trouble(const char *trouble)
-{
-    (void)trouble;
-}
 
 static void number_key(int n, pl_pubkey *out)
 {
@@ -69,12 +53,7 @@ PL_TEST(changes_of_the_list_leave_no_memory_behind)
     assert_ok(pl_key_list_edit(list, fill_list, NULL));
     pl_keypair_create(&own);
     pl_wire_keys(&own);
-    const pl_gate_options options = {.own = &own,
-                                     .list = list,
-                                     .may = may,
-                                     .on_refused = no_refusal,
-                                     .on_list = no_trouble};
-    assert_ok(pl_gate_open(&options));
+    assert_ok(open_quiet_gate(&own, list));
     for (int i = 1; i <= 20; i++)
         admit(i);
     const size_t before = mallinfo2().uordblks + mallinfo2().hblkhd;

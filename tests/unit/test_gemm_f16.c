@@ -7,12 +7,11 @@
 #include "modules/cpu/gemm.h"
 #include "modules/modules.h"
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/support/suite.h"
 
-static bool machine_has_f16(void)
+/* Skips the test if this machine cannot multiply in fp16. */
+static void need_f16(void)
 {
     const pl_backend_options options = {
         .name = "cpu", .n_threads = 1, .precision = "f16"};
@@ -22,7 +21,8 @@ static bool machine_has_f16(void)
     if (status == PL_OK)
         assert_non_null(strstr(be->device, "cpu f16 "));
     cpu_backend_destroy(&be);
-    return status == PL_OK;
+    if (status != PL_OK)
+        skip();
 }
 
 static uint64_t stream;
@@ -107,8 +107,7 @@ PL_TEST(sums_are_those_of_double)
     static const int sizes[][3] = {{1, 1, 1},      {5, 3, 2},      {12, 64, 128},
                                    {13, 65, 129},  {47, 130, 17},  {96, 100, 64},
                                    {49, 63, 1100}, {70, 1100, 33}, {130, 40, 2050}};
-    if (!machine_has_f16())
-        skip();
+    need_f16();
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (int kind = GEMM_NT; kind <= GEMM_TN; kind++)
             for (int add = 0; add < 2; add++) {
@@ -123,8 +122,7 @@ PL_TEST(sums_are_those_of_double)
  * sums are below 2^11, so nothing is rounded. */
 PL_TEST(small_whole_numbers_are_exact)
 {
-    if (!machine_has_f16())
-        skip();
+    need_f16();
     for (int kind = GEMM_NT; kind <= GEMM_TN; kind++) {
         OWNED(clear) matrices m = make(kind, 50, 70, 300, false);
         for (int i = 0; i < 50 * 300; i++)
@@ -148,8 +146,7 @@ PL_TEST(small_whole_numbers_are_exact)
 PL_TEST(powers_of_two_come_through_exactly)
 {
     enum { M = 40, N = 90, K = 200 };
-    if (!machine_has_f16())
-        skip();
+    need_f16();
     for (int kind = GEMM_NT; kind <= GEMM_TN; kind++) {
         OWNED(clear) matrices m = make(kind, M, N, K, false);
         OWNED(free_memory) float *plain = product(&m, 1);
@@ -180,28 +177,24 @@ PL_TEST(a_row_depends_on_no_other)
 {
     static const int depths[] = {100, 300, 1400};
     enum { M = 61, N = 70 };
-    if (!machine_has_f16())
-        skip();
+    need_f16();
     for (int i = 0; i < 18; i++) {
         const int K = depths[i / 6];
-        matrices m = make((gemm_kind)(i % 3), M, N, K, i / 3 % 2 == 1);
+        OWNED(clear) matrices m = make((gemm_kind)(i % 3), M, N, K, i / 3 % 2 == 1);
         OWNED(free_memory) float *before = product(&m, 1);
         for (int row = 1; row < M; row++)
             for (int k = 0; k < K; k++)
                 *a_at(&m, row, k) *= 1000;
-        matrices one = first_row(&m);
+        OWNED(clear) matrices one = first_row(&m);
         OWNED(free_memory) float *after = product(&m, 1), *alone = product(&one, 1);
         assert_memory_equal(before, after, N * sizeof *after);
         assert_memory_equal(before, alone, N * sizeof *after);
-        clear(&m);
-        clear(&one);
     }
 }
 
 PL_TEST(threads_change_nothing)
 {
-    if (!machine_has_f16())
-        skip();
+    need_f16();
     for (int kind = GEMM_NT; kind <= GEMM_TN; kind++) {
         OWNED(clear) matrices m = make(kind, 150, 1300, 1100, true);
         OWNED(free_memory) float *one = product(&m, 1), *three = product(&m, 3);
@@ -218,8 +211,7 @@ PL_TEST(what_is_not_finite_shows)
 {
     enum { M = 30, N = 70, K = 40 };
     static const float bad[] = {NAN, INFINITY, -INFINITY};
-    if (!machine_has_f16())
-        skip();
+    need_f16();
     for (int kind = GEMM_NT; kind <= GEMM_TN; kind++)
         for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
             OWNED(clear) matrices m = make(kind, M, N, K, false);
@@ -240,8 +232,7 @@ PL_TEST(what_is_not_finite_shows)
 PL_TEST(large_times_small_is_fine)
 {
     enum { M = 13, N = 65, K = 128 };
-    if (!machine_has_f16())
-        skip();
+    need_f16();
     for (int kind = GEMM_NT; kind <= GEMM_TN; kind++) {
         OWNED(clear) matrices m = make(kind, M, N, K, false);
         for (int i = 0; i < M * K; i++)
@@ -257,8 +248,7 @@ PL_TEST(large_times_small_is_fine)
 PL_TEST(nothing_and_the_smallest_are_fine)
 {
     enum { M = 14, N = 66, K = 20 };
-    if (!machine_has_f16())
-        skip();
+    need_f16();
     for (int kind = GEMM_NT; kind <= GEMM_TN; kind++) {
         OWNED(clear) matrices m = make(kind, M, N, K, false);
         memset(m.a, 0, (size_t)M * K * sizeof *m.a);

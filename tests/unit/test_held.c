@@ -6,7 +6,6 @@
 #include "tests/support/tiny_arm.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "tests/support/suite.h"
 
@@ -22,9 +21,7 @@ static void hold_text(pl_arm *arm)
 
 static void make_arm(pl_arm *arm, pl_topology **t)
 {
-    memset(arm, 0, sizeof *arm);
-    pl_copy_text(arm->name, sizeof arm->name, "mix");
-    arm->shape = tiny_shape(2);
+    tiny_arm(arm, 2, 2, 1, 3);
     arm->spec = (pl_topology_spec){.n_levels = 1, .experts = {2}, .replicas = 2};
     arm->inner = (pl_inner){.batch = 2,
                             .context = 4,
@@ -40,7 +37,6 @@ static void make_arm(pl_arm *arm, pl_topology **t)
         arm->outer.lr[c] = 1;
     arm->outer.method = pl_method_defaults(PL_METHOD_DILOCO);
     assert_ok(pl_codec_options_default("f32", &arm->outer.codec));
-    tiny_shards(arm, 2);
     arm->weights[0] = arm->weights[1] = 100;
     assert_ok(pl_topology_create(&arm->shape, &arm->spec, t));
 }

@@ -5,8 +5,7 @@
  * must be refused. */
 #include "tests/support/codec_support.h"
 #include "tests/support/home_fixture.h"
-
-#include <math.h>
+#include "tests/support/pairs.h"
 
 typedef struct fixture {
     char dir[64];
@@ -33,9 +32,7 @@ static int setup(void **state)
         f->arm.weights[p] = 1.0 + p;
     assert_ok(pl_topology_create(&f->arm.shape, &f->arm.spec, &f->topology));
     f->start = pl_alloc(pl_topology_path_params(f->topology) * sizeof *f->start);
-    for (int s = 0; s < pl_topology_n_slots(f->topology); s++)
-        pl_topology_init(f->topology, s, 1,
-                         f->start + pl_topology_slot(f->topology, s)->offset);
+    init_path(f->topology, 1, f->start);
     start_child(&f->home);
     f->client = open_client(f->home.address);
     publish_arm(f->client, &f->arm, f->topology);

@@ -270,24 +270,22 @@ PL_TEST(results_that_count_are_not_dropped)
  * dropped since is noted in it. */
 static void go_back_to(fixture *f, const char *copy, const char *ref)
 {
-    OWNED(pl_store_close) pl_store *store = NULL;
+    OWNED(pl_store_close) pl_store *store = open_store(f->home.target, PL_STORE_READ);
     pl_mirror_report report;
     OWNED(pl_buf_destroy) pl_buf dropped = {0};
-    assert_ok(pl_store_open(f->home.target, PL_STORE_READ, &store));
     assert_ok(pl_store_get_ref(store, ref, &dropped));
     pl_store_close(&store);
-    assert_ok(pl_store_open(copy, PL_STORE_READ, &store));
+    store = open_store(copy, PL_STORE_READ);
     assert_ok(pl_store_mirror(store, f->home.target, true, &report));
     pl_store_close(&store);
-    assert_ok(pl_store_open(f->home.target, PL_STORE_WRITE, &store));
+    store = open_store(f->home.target, PL_STORE_WRITE);
     commit_ref(store, ref, pl_buf_text(&dropped));
 }
 
 static void copy_job(const fixture *f, const char *copy)
 {
-    OWNED(pl_store_close) pl_store *store = NULL;
+    OWNED(pl_store_close) pl_store *store = open_store(f->home.target, PL_STORE_READ);
     pl_mirror_report report;
-    assert_ok(pl_store_open(f->home.target, PL_STORE_READ, &store));
     assert_ok(pl_store_mirror(store, copy, false, &report));
 }
 
@@ -336,7 +334,6 @@ PL_TEST(newer_drop_of_a_phase_replaces_the_older_one_and_drops_both_lies)
     OWNED(close_job) fixture f;
     char copy[PL_PATH_MAX + 8];
     static const char newer[] = PL_DROPPED_REFS "mix/p00.r0/0/103"; /* TOKEN + 3 */
-    pl_store *store = NULL;
     OWNED(pl_buf_destroy) pl_buf refs = {0};
     open_job(&f, "f32");
     for (int path = 0; path < PATHS; path++)
@@ -350,7 +347,7 @@ PL_TEST(newer_drop_of_a_phase_replaces_the_older_one_and_drops_both_lies)
         submit_updates(&f, 0, TOKEN + 2 + 2 * lie);
     }
     kill_child(&f.home, SIGKILL);
-    assert_ok(pl_store_open(f.home.target, PL_STORE_READ, &store));
+    pl_store *store = open_store(f.home.target, PL_STORE_READ);
     assert_ok(pl_store_each_ref(store, PL_DROPPED_REFS, list_ref, &refs));
     pl_store_close(&store);
     assert_string_equal(pl_buf_text(&refs),

@@ -8,7 +8,6 @@
 
 #include <ftw.h>
 #include <math.h>
-#include <string.h>
 
 enum { PATH = 0 };
 

@@ -33,7 +33,7 @@ static void encode(const char *codec, int index, int n_contributors, pl_buf *out
 static void open_round(round_of *r, const char *folder, int n)
 {
     memset(r, 0, sizeof *r);
-    assert_ok(pl_store_open(folder, PL_STORE_CREATE, &r->store));
+    r->store = open_store(folder, PL_STORE_CREATE);
     r->round = (home_round){.store = r->store,
                             .module = "mix/L1.E0",
                             .n_params = N,
@@ -46,10 +46,9 @@ static void open_round(round_of *r, const char *folder, int n)
 static void put(round_of *r, int index, const pl_buf *bytes)
 {
     char name[32];
-    pl_txn *txn = NULL;
+    pl_txn *txn = begin(r->store);
     snprintf(name, sizeof name, "update/%d-%zu", index, bytes->len);
     pl_contribution *c = &r->contributions[index];
-    assert_ok(pl_txn_begin(r->store, &txn));
     assert_ok(pl_txn_put_blob(txn, bytes->data, bytes->len, &c->update));
     /* The store drops a blob that no record names, so an object names it. */
     assert_ok(pl_txn_put_object(txn, name, &c->update));

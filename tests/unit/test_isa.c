@@ -4,7 +4,6 @@
 #include "base/base.h"
 #include "modules/backend.h"
 #include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

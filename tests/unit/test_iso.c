@@ -12,8 +12,7 @@
 static float *random_matrix(int rows, int cols, uint64_t stream, float scale)
 {
     const size_t n = (size_t)rows * (size_t)cols;
-    float *x = malloc(n * sizeof *x);
-    assert_non_null(x);
+    float *x = pl_alloc(n * sizeof *x);
     for (size_t i = 0; i < n; i++)
         x[i] = scale * pl_random_normal(17, stream, i);
     return x;
@@ -21,8 +20,7 @@ static float *random_matrix(int rows, int cols, uint64_t stream, float scale)
 
 static float *copy_of(const float *x, size_t n)
 {
-    float *y = malloc(n * sizeof *y);
-    assert_non_null(y);
+    float *y = pl_alloc(n * sizeof *y);
     memcpy(y, x, n * sizeof *y);
     return y;
 }
@@ -58,9 +56,8 @@ static double equalize_by_svd(double *out, const float *x, int rows, int cols)
 {
     const bool turned = rows < cols;
     const int R = turned ? cols : rows, C = turned ? rows : cols;
-    double *u = calloc((size_t)(R * C), sizeof *u), *v = calloc((size_t)(C * C), 8);
-    double *s = calloc((size_t)C, sizeof *s), mean = 0, squares = 0, least = INFINITY;
-    assert_true(u && v && s);
+    double *u = pl_alloc((size_t)(R * C) * 8), *v = pl_alloc((size_t)(C * C) * 8);
+    double *s = pl_alloc((size_t)C * 8), mean = 0, squares = 0, least = INFINITY;
     for (int r = 0; r < rows; r++)
         for (int c = 0; c < cols; c++)
             u[turned ? c * C + r : r * C + c] = (double)x[r * cols + c];
@@ -251,8 +248,7 @@ PL_TEST(only_matrices_of_blocks_are_changed)
         assert_int_equal(n, slot->kind == PL_SLOT_BLOCKS ? 2 * 7 : 0);
         OWNED(free_memory)
         float *values = random_matrix(1, (int)slot->n_params, 5, 1.0f);
-        OWNED(free_memory) float *params = calloc(slot->n_params, sizeof *params);
-        assert_non_null(params);
+        OWNED(free_memory) float *params = pl_alloc(slot->n_params * sizeof *params);
         pl_outer_state at = {.params = params};
         const pl_outer_step step = {.lr = 1, .n_contributors = 1};
         pl_outer_report report;

@@ -148,13 +148,11 @@ FIXTURE_TEST(backup_of_another_job_gets_no_fence)
     assert_int_equal(role_of_liar(p), PL_AS_WORKER);
     mirror(other, p->store);
     assert_ok(run_put_back(p->store, &kept));
-    pl_store *store = NULL;
-    assert_ok(pl_store_open(p->store, PL_STORE_READ, &store));
+    OWNED(pl_store_close) pl_store *store = open_store(p->store, PL_STORE_READ);
     assert_ref(store, OWN, NULL);
     assert_ref(store, LIAR, NULL);
     assert_ref(store, DROPPED, NULL);
     assert_ref(store, EPOCH, "9"); /* tokens are never used twice */
-    pl_store_close(&store);
     pl_free(kept.refs);
 }
 
@@ -200,16 +198,14 @@ FIXTURE_TEST(other_homes_tell_what_a_lost_home_knew)
 FIXTURE_TEST(lost_home_hides_no_home_that_cannot_be_read)
 {
     run_kept kept = {.dir = p->dir};
-    pl_store *from = NULL;
     char homes[PL_PATH_MAX], one[PL_PATH_MAX], format[PL_PATH_MAX];
     pl_join(homes, p->dir, "homes");
     assert_ok(pl_store_make_parts(homes, 2));
     mirror(p->store, pl_store_part(homes, 0, one));
     assert_ok(pl_replace_file(pl_join(format, one, "FORMAT"), "?", 1));
-    assert_ok(pl_store_open(p->backup, PL_STORE_READ, &from));
+    OWNED(pl_store_close) pl_store *from = open_store(p->backup, PL_STORE_READ);
     const pl_status status = run_keep(homes, from, &kept);
     assert_true(status != PL_OK && status != PL_ERR_NOT_FOUND);
     assert_said(one);
-    pl_store_close(&from);
     pl_free(kept.refs);
 }

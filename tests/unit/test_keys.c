@@ -6,7 +6,6 @@
 #include <grp.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -36,25 +35,10 @@ FIXTURE_TEST(a_pair_is_read_back_as_it_was_saved)
     assert_int_equal(pl_keypair_load("/tmp/pl-no-such-key", &got), PL_ERR_NOT_FOUND);
 }
 
-/* ---- runs in a child process, in which no folder can be flushed ---- */
-static int save_unflushed(const char *file)
-{
-    pl_keypair made;
-    pl_keypair_create(&made);
-    return pl_keypair_save(file, &made) == PL_ERR_IO && !pl_path_exists(file) ? 0 : 1;
-}
-
 FIXTURE_TEST(a_key_is_there_when_its_folder_is_flushed)
 {
-    int how = 0;
-    pid_t child = fork();
-    if (child == 0) {
-        setenv("PATHLOOM_FAILPOINT", "fs.folder.after:error", 1);
-        execl("/proc/self/exe", "test_keys", the_file(), (char *)NULL);
-        _exit(99);
-    }
-    assert_int_equal(waitpid(child, &how, 0), child);
-    assert_true(WIFEXITED(how) && WEXITSTATUS(how) == 0);
+    assert_int_equal(run_self("fs.folder.after:error", "test_keys", the_file(), NULL),
+                     0);
 }
 
 /* A key's text must not begin with a dash, so that no command takes it for an option.
@@ -252,7 +236,7 @@ FIXTURE_TEST(each_change_of_a_list_has_a_higher_number)
 
 FIXTURE_TEST(a_revoked_key_stays_on_record_and_is_nobody)
 {
-    pl_key_list list = {0}, got;
+    OWNED(pl_key_list_clear) pl_key_list list = {0}, got;
     pl_key_entry e = an_entry(PL_AS_WORKER, "w"), open = an_entry(PL_AS_INVITE, "i");
     open.grants = PL_AS_WORKER;
     e.expires_s = 1000;
@@ -270,7 +254,6 @@ FIXTURE_TEST(a_revoked_key_stays_on_record_and_is_nobody)
     assert_non_null(pl_key_list_find(&got, &e.key, 0));
     pl_key_role role;
     assert_int_equal(pl_key_role_parse("revoked", &role), PL_ERR_USAGE);
-    pl_key_list_clear(&got);
 }
 
 PL_TEST(a_name_stands_for_one_key)
@@ -434,5 +417,9 @@ PL_TEST(an_address_of_all_interfaces_is_told_with_a_host_and_the_key)
 
 PL_CHILD(argc, argv)
 {
-    return save_unflushed(argv[1]);
+    /* no folder can be flushed in this process */
+    pl_keypair made;
+    pl_keypair_create(&made);
+    const pl_status saved = pl_keypair_save(argv[1], &made);
+    return saved == PL_ERR_IO && !pl_path_exists(argv[1]) ? 0 : 1;
 }

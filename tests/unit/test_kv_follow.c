@@ -71,13 +71,6 @@ static void replace_log(void)
     assert_true(oldest_log() > before);
 }
 
-/* Puts the database at `other` in the place of the first. */
-static void replace_database(void)
-{
-    assert_ok(pl_exchange_folders(database, other));
-    other[0] = '\0';
-}
-
 static bool is_database(const char *path)
 {
     struct stat given, own;
@@ -89,10 +82,12 @@ DIR *opendir(const char *path)
 {
     if (n_replacements > 0 && is_database(path)) {
         n_replacements--;
-        if (other[0])
-            replace_database();
-        else
+        if (other[0]) { /* the database at `other` takes the place of the first */
+            assert_ok(pl_exchange_folders(database, other));
+            other[0] = '\0';
+        } else {
             replace_log();
+        }
     }
     return list(path);
 }

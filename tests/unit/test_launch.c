@@ -1,8 +1,6 @@
 /* folder: workers; label: unit
  * Tests what the launcher says of a process that cannot begin, and how it ends one. */
 #include "workers/workers.h"
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 

@@ -1,11 +1,7 @@
 /* folder: serve; label: unit */
-#include "modules/modules.h"
 #include "serve/serve.h"
+#include "tests/support/pairs.h"
 #include "tests/support/shape.h"
-#include <math.h>
-#include <string.h>
-
-#include "tests/support/suite.h"
 
 enum { VOCAB = 40, CONTEXT = 8 };
 static pl_topology *topology;
@@ -17,24 +13,19 @@ static int open_model(void **state)
 {
     const pl_shape shape =
         SHAPE(VOCAB, 16, 2, 2, 8, 24, 2, CONTEXT, .tied = true, .rope_theta = 100.0);
-    const pl_backend_options be = {.name = "ref", .n_threads = 1, .precision = "f32"};
     const pl_model_options options = {.batch = 1, .context = CONTEXT};
-    pl_topology_spec spec = {.replicas = 1};
     (void)state;
-    if (pl_backend_open(&be, &backend) != PL_OK ||
-        pl_topology_parse_levels("1", &spec) != PL_OK ||
-        pl_topology_create(&shape, &spec, &topology) != PL_OK ||
-        pl_model_create(backend, topology, &options, &model) != PL_OK)
-        return -1;
+    backend = open_side("ref", "f32", 1);
+    topology = one_path(&shape);
+    assert_ok(pl_model_create(backend, topology, &options, &model));
     size_t n = (size_t)pl_topology_path_params(topology);
     OWNED(free_memory) float *params = pl_alloc(n * sizeof *params);
-    for (int slot = 0; slot < pl_topology_n_slots(topology); ++slot)
-        pl_topology_init(topology, slot, 7,
-                         params + pl_topology_slot(topology, slot)->offset);
+    init_path(topology, 7, params);
     for (size_t i = 0; i < n; ++i)
         params[i] *= 3.0f; /* so that probabilities differ */
-    pl_status status = pl_model_load(model, params);
-    return status == PL_OK && pl_decoder_create(model, 1, &decoder) == PL_OK ? 0 : -1;
+    assert_ok(pl_model_load(model, params));
+    assert_ok(pl_decoder_create(model, 1, &decoder));
+    return 0;
 }
 
 static int close_model(void **state)

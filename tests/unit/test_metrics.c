@@ -4,7 +4,6 @@
 #include "base/base.h"
 #include "workers/metrics.h"
 #include <stdio.h>
-#include <string.h>
 
 #include "tests/support/suite.h"
 

@@ -2,6 +2,7 @@
 /* Tests the model of one path on the reference backend: losses and gradients, which are
  * compared with those of a model in double; training; planned memory; and errors. */
 #include "modules/model_internal.h"
+#include "tests/support/pairs.h"
 #include "tests/support/rig.h"
 
 /* ---- the model in double ---- */
@@ -318,8 +319,7 @@ PL_TEST(a_step_in_passes_is_a_step)
         assert_int_equal(pl_model_train_step(parts.model, damaged, targets, B3, T5,
                                              &adam_default, 0.5f, &got),
                          PL_ERR_DATA);
-        OWNED(free_memory) float *grads = calloc(whole.n, sizeof *grads);
-        assert_non_null(grads);
+        OWNED(free_memory) float *grads = pl_alloc(whole.n * sizeof *grads);
         assert_ok(pl_model_save_grads(parts.model, grads));
         for (size_t i = 0; i < whole.n; i++)
             assert_true(grads[i] == 0.0f);
@@ -344,7 +344,7 @@ PL_TEST(two_trainings_from_one_seed_end_in_the_same_bytes)
 
 PL_TEST(saved_parameters_and_moments_continue_to_the_same_bytes)
 {
-    rig a = open_rig(&tiny, 2, true), b = open_rig(&tiny, 2, true);
+    OWNED(close_rig) rig a = open_rig(&tiny, 2, true), b = open_rig(&tiny, 2, true);
     OWNED(free_memory) float *m = calloc(a.n, sizeof *m), *v = calloc(a.n, sizeof *v);
     pl_step_result result;
     pl_adamw adam = adam_default;
@@ -365,8 +365,6 @@ PL_TEST(saved_parameters_and_moments_continue_to_the_same_bytes)
     assert_ok(pl_model_save_moments(a.model, m, v));
     for (size_t i = 0; i < a.n; i++)
         assert_true(m[i] == 0.0f && v[i] == 0.0f);
-    close_rig(&a);
-    close_rig(&b);
 }
 
 /* With beta1 = 0 and a large eps, a step is lr * g / eps, so it shows a clipped g. */
@@ -491,24 +489,20 @@ PL_TEST(inference_plans_no_activations_for_each_block)
     for (int training = 0; training < 2; training++)
         for (int deep = 0; deep < 2; deep++) {
             pl_shape shape = tiny;
-            OWNED(pl_topology_destroy) pl_topology *t;
-            pl_topology_spec spec = {.n_levels = 1, .experts = {1}, .replicas = 1};
             pl_model_options options = {
                 .batch = 2, .context = 8, .training = training == 1};
             shape.n_blocks = deep ? 20 : 2;
-            assert_ok(pl_topology_create(&shape, &spec, &t));
+            OWNED(pl_topology_destroy) pl_topology *t = one_path(&shape);
             pl_model_plan_bytes(t, &options, PL_F32, &plan[training][deep]);
             assert_int_equal(plan[training][deep].params_bytes,
                              4 * pl_topology_path_params(t));
         }
     pl_model_plan small;
-    OWNED(pl_topology_destroy) pl_topology *deep;
     pl_shape shape = tiny;
-    pl_topology_spec spec = {.n_levels = 1, .experts = {1}, .replicas = 1};
     pl_model_options again = {
         .batch = 2, .context = 8, .training = true, .recompute = true};
     shape.n_blocks = 20;
-    assert_ok(pl_topology_create(&shape, &spec, &deep));
+    OWNED(pl_topology_destroy) pl_topology *deep = one_path(&shape);
     pl_model_plan_bytes(deep, &again, PL_F32, &small);
     assert_true(3 * small.acts_bytes < plan[1][1].acts_bytes);
     assert_int_equal(plan[0][0].acts_bytes, plan[0][1].acts_bytes);

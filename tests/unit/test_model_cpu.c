@@ -243,17 +243,9 @@ MODEL_TEST(inference_keeps_copies_or_masters_but_not_both)
 
 /* ---- sums for the host ---- */
 
-static void *new_buffer(pl_backend *be, size_t bytes)
-{
-    void *memory = NULL;
-    assert_ok(be->ops->alloc(be, bytes, "test buffer", &memory));
-    return memory;
-}
-
 static float *normals_there(pl_backend *be, size_t n)
 {
-    float *host = malloc(n * sizeof *host), *there = new_buffer(be, n * sizeof *host);
-    assert_non_null(host);
+    float *host = pl_alloc(n * sizeof *host), *there = new_buffer(be, n * sizeof *host);
     for (size_t i = 0; i < n; i++) /* representable in bf16 */
         host[i] = pl_bf16_to_float(pl_bf16_from_float(pl_random_normal(8, 1, i)));
     be->ops->upload(be, there, host, n * sizeof *host);

@@ -47,9 +47,8 @@ static void train(const pl_topology *t, pl_backend *be, int n, double *losses)
         pl_step_result result;
         curve_batch(step, tokens, targets);
         adam.step = step + 1;
-        if (pl_model_train_step(model, tokens, targets, B, T, &adam, 1.0f, &result) !=
-            PL_OK)
-            fail_msg("%s", pl_last_error());
+        assert_ok(
+            pl_model_train_step(model, tokens, targets, B, T, &adam, 1.0f, &result));
         losses[step] = result.loss;
     }
 }

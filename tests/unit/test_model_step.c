@@ -79,7 +79,7 @@ PL_TEST(a_pass_is_one_upload_and_one_routine_and_a_step_waits_once)
 PL_TEST(a_step_may_begin_before_the_last_one_ends)
 {
     enum { N_STEPS = 4 };
-    rig a = open_rig(&tiny, B2, true), b = open_rig(&tiny, B2, true);
+    OWNED(close_rig) rig a = open_rig(&tiny, B2, true), b = open_rig(&tiny, B2, true);
     pl_step_result want[N_STEPS], got[N_STEPS], more;
     pl_adamw adam = adam_default;
     load_initial(&a, 9);
@@ -105,14 +105,12 @@ PL_TEST(a_step_may_begin_before_the_last_one_ends)
     /* new parameters have nothing to do with those steps */
     load_initial(&b, 9);
     assert_int_equal(pl_model_step_end(b.model, &more), PL_ERR_ARG);
-    close_rig(&a);
-    close_rig(&b);
 }
 
 /* The gradients of matrices that a step leaves behind must not be seen. */
 PL_TEST(after_a_step_all_gradients_are_zero_until_the_next_pass)
 {
-    rig a = open_rig(&tiny, B2, true), b = open_rig(&tiny, B2, true);
+    OWNED(close_rig) rig a = open_rig(&tiny, B2, true), b = open_rig(&tiny, B2, true);
     pl_step_result result;
     load_initial(&a, 9);
     train_some(&a, 1);
@@ -129,8 +127,6 @@ PL_TEST(after_a_step_all_gradients_are_zero_until_the_next_pass)
     }
     assert_memory_equal(got[0], got[1], a.n * sizeof(float));
     free(got[0]), free(got[1]), free(middle), free(grads);
-    close_rig(&a);
-    close_rig(&b);
 }
 
 /* A refused batch leaves the beginnings of its texts in the host's memory, and the next
@@ -138,7 +134,7 @@ PL_TEST(after_a_step_all_gradients_are_zero_until_the_next_pass)
 PL_TEST(a_refused_batch_marks_no_text_of_a_later_one)
 {
     enum { LAST = B2 * T5 - 1 };
-    rig a = open_rig(&tiny, B2, true), b = open_rig(&tiny, B2, true);
+    OWNED(close_rig) rig a = open_rig(&tiny, B2, true), b = open_rig(&tiny, B2, true);
     const int32_t lengths[B2] = {T5, T5};
     const size_t n = (size_t)B2 * (size_t)tiny.width;
     float losses[B2 * T5], *got = calloc(n, sizeof *got),
@@ -156,8 +152,6 @@ PL_TEST(a_refused_batch_marks_no_text_of_a_later_one)
     assert_ok(pl_model_features(b.model, tokens_2x5, lengths, B2, T5, want));
     assert_memory_equal(got, want, n * sizeof *got);
     free(got), free(want);
-    close_rig(&a);
-    close_rig(&b);
 }
 
 PL_SUITE(open_backend, close_backend)

@@ -118,11 +118,11 @@ static int path_of(const world *w, int i)
  * model that has loaded the parameters of the sequence's path. */
 static void read_alone(const world *w, int i, float (*logits)[VOCAB])
 {
-    pl_decoder *alone;
     int32_t words[WORDS];
     const int n = prompt_length(i);
     OWNED(free_memory) float *params = path_params(w->t, path_of(w, i));
-    pl_model *model = fresh_reader(w->t, w->be);
+    OWNED(pl_model_destroy) pl_model *model = fresh_reader(w->t, w->be);
+    OWNED(pl_decoder_destroy) pl_decoder *alone;
     assert_ok(pl_model_load(model, params));
     for (int k = 0; k < WORDS; k++)
         words[k] = word(i, k);
@@ -130,8 +130,6 @@ static void read_alone(const world *w, int i, float (*logits)[VOCAB])
     assert_ok(pl_decoder_prefill(alone, 0, words, n, logits[n - 1]));
     for (int k = n; k < WORDS; k++)
         assert_ok(pl_decoder_prefill(alone, 0, words + k, 1, logits[k]));
-    pl_decoder_destroy(&alone);
-    pl_model_destroy(&model);
 }
 
 /* Decodes all sequences in one decoder of a model that has no parameters of its own.
@@ -176,7 +174,7 @@ static void read_together(const world *w, float (*logits)[WORDS][VOCAB])
 
 static void expect_same_bytes(pl_backend *be, int kind)
 {
-    world w;
+    OWNED(close_world) world w;
     float(*together)[WORDS][VOCAB] = calloc(SLOTS, sizeof *together);
     float(*alone)[VOCAB] = calloc(WORDS, sizeof *alone);
     open_world(&w, be, kind);
@@ -189,7 +187,6 @@ static void expect_same_bytes(pl_backend *be, int kind)
                          "when other paths are decoded with it",
                          be->device, kind, k, i);
     }
-    close_world(&w);
     free(together), free(alone);
 }
 

@@ -1,6 +1,7 @@
 /* folder: serve; label: unit */
 /* Tests that a module is in memory once, even if several paths use it. Requests for
  * several paths in one batch must get the same bytes as in a batch of their own. */
+#include "tests/support/pairs.h"
 #include "tests/support/word_model.h"
 
 enum { CONTEXT = 600, LONG = 560, SLOTS = 8, PATHS = 4 };
@@ -16,18 +17,6 @@ static int open_all(void **state)
 static int close_all(void **state)
 {
     return close_word_mixture(state, &mix);
-}
-
-static pl_backend *open_backend(const char *name, const char *precision)
-{
-    pl_backend *be;
-    const pl_backend_options options = {
-        .name = name, .n_threads = 1, .precision = precision};
-    const pl_status status = pl_backend_open(&options, &be);
-    if (status == PL_ERR_UNSUPPORTED)
-        return NULL;
-    assert_ok(status);
-    return be;
 }
 
 static pl_pooled_path *open_path(pl_module_pool *pool, int path)
@@ -72,7 +61,7 @@ static void expect_paths(const pl_module_pool *pool, const pl_backend *be,
 
 static void check_memory(const char *precision)
 {
-    OWNED(pl_backend_close) pl_backend *be = open_backend("cpu", precision);
+    OWNED(pl_backend_close) pl_backend *be = open_side("cpu", precision, 1);
     pl_pooled_path *open[PATHS] = {NULL};
     bool is_open[PATHS] = {false};
     uint64_t missing;
@@ -125,7 +114,7 @@ PL_TEST(a_module_is_in_memory_once_and_as_long_as_a_path_uses_it)
 /* ---- new versions ---- */
 PL_TEST(only_modules_that_have_changed_are_read_again)
 {
-    OWNED(pl_backend_close) pl_backend *be = open_backend("ref", "f32");
+    OWNED(pl_backend_close) pl_backend *be = open_side("ref", "f32", 1);
     OWNED(pl_module_pool_destroy)
     pl_module_pool *pool = pl_module_pool_create(be, mix.store);
     pl_pooled_path *before = open_path(pool, 0), *other = open_path(pool, 3), *after;
@@ -247,7 +236,7 @@ static void check_requests(const char *name, const char *precision)
     enum { N = sizeof wanted / sizeof *wanted };
     asked list[N] = {0};
     enum { TOGETHER = 8 };
-    OWNED(pl_backend_close) pl_backend *be = open_backend(name, precision);
+    OWNED(pl_backend_close) pl_backend *be = open_side(name, precision, 1);
     pl_pooled_path *paths[PATHS];
     if (!be)
         return;
@@ -309,7 +298,7 @@ PL_TEST(sixteen_by_sixteen_is_planned_at_the_size_of_its_modules)
     assert_int_equal(pl_topology_n_paths(t), 256);
     for (int i = 0; i < 3; i++) {
         pl_server_plan plan, more;
-        OWNED(pl_backend_close) pl_backend *be = open_backend("cpu", precisions[i]);
+        OWNED(pl_backend_close) pl_backend *be = open_side("cpu", precisions[i], 1);
         if (!be)
             continue;
         pl_server_plan_bytes(be, t, 16, &plan);

@@ -2,15 +2,9 @@
 /* Tests Muon. On ref and cpu, a step must follow the equation, which is computed in
  * double; the number of threads must not matter. Then Muon is tested in a model and in
  * the state of a path. */
-#include "modules/modules.h"
 #include "workers/path_state.h"
+#include "tests/support/pairs.h"
 #include "tests/support/shape.h"
-
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "tests/support/suite.h"
 
 enum { O_MAX = 344, I_MAX = 344, N_MAX = O_MAX * 128 };
 
@@ -34,18 +28,9 @@ static void draw_gradient(float *g, int O, int I, int step)
                (i / I % 3 == 0 ? 1.0f : 0.1f);
 }
 
-static pl_backend *open_backend(const char *name, int n_threads)
-{
-    pl_backend *be = NULL;
-    pl_backend_options options = {
-        .name = name, .n_threads = n_threads, .precision = "f32"};
-    assert_ok(pl_backend_open(&options, &be));
-    return be;
-}
-
 static void step_matrix(const char *name, int n_threads, int O, int I, matrices *x)
 {
-    OWNED(pl_backend_close) pl_backend *be = open_backend(name, n_threads);
+    OWNED(pl_backend_close) pl_backend *be = open_side(name, "f32", n_threads);
     void *work = NULL;
     assert_ok(
         be->ops->alloc(be, pl_muon_work_floats(O, I) * sizeof(float), "a test", &work));
@@ -174,7 +159,7 @@ typedef struct many_matrices {
 static void step_many(const char *name, int n_threads, int n, int per_call, int O,
                       int I, many_matrices *x)
 {
-    OWNED(pl_backend_close) pl_backend *be = open_backend(name, n_threads);
+    OWNED(pl_backend_close) pl_backend *be = open_side(name, "f32", n_threads);
     const size_t bytes = pl_muon_work_floats(O, I) * sizeof(float);
     void *work = NULL;
     assert_ok(be->ops->alloc(be, bytes, "a test", &work));
@@ -221,7 +206,7 @@ PL_TEST(one_large_direction_does_not_hide_the_others)
     enum { O = 64, I = 1024, N = O * I };
     OWNED(free_memory) many_matrices *x = calloc(1, sizeof *x);
     OWNED(free_memory) double *p = calloc(N, sizeof *p), *m = calloc(N, sizeof *m);
-    OWNED(pl_backend_close) pl_backend *be = open_backend("cpu", 1);
+    OWNED(pl_backend_close) pl_backend *be = open_side("cpu", "f32", 1);
     void *work = NULL;
     assert_ok(be->ops->alloc(be, pl_muon_work_floats(O, I) * sizeof(float), "", &work));
     for (int i = 0; i < N; i++)
@@ -240,7 +225,7 @@ PL_TEST(one_large_direction_does_not_hide_the_others)
 PL_TEST(a_step_has_the_length_that_its_scale_says)
 {
     OWNED(free_memory) matrices *x = calloc(1, sizeof *x);
-    OWNED(pl_backend_close) pl_backend *be = open_backend("ref", 1);
+    OWNED(pl_backend_close) pl_backend *be = open_side("ref", "f32", 1);
     const pl_adamw adam = {.lr = 1.0f, .step = 1};
     void *work = NULL;
     double squares = 0;
@@ -258,7 +243,7 @@ PL_TEST(a_step_has_the_length_that_its_scale_says)
 PL_TEST(a_gradient_of_zeros_changes_nothing_but_the_decay)
 {
     OWNED(free_memory) matrices *x = calloc(1, sizeof *x);
-    OWNED(pl_backend_close) pl_backend *be = open_backend("cpu", 1);
+    OWNED(pl_backend_close) pl_backend *be = open_side("cpu", "f32", 1);
     void *work = NULL;
     assert_ok(be->ops->alloc(be, pl_muon_work_floats(3, 5) * sizeof(float), "", &work));
     for (int i = 0; i < 15; i++)
@@ -273,7 +258,6 @@ PL_TEST(a_gradient_of_zeros_changes_nothing_but_the_decay)
 static const pl_shape shape =
     SHAPE(19, 16, 2, 1, 8, 24, 2, 4, .tied = true, .rope_theta = 1e4);
 enum { HIDDEN = 2 * (16 * 32 + 16 * 16 + 3 * 16 * 24) };
-static const pl_topology_spec one_path = {.n_levels = 1, .experts = {1}, .replicas = 1};
 static const pl_model_options options = {
     .batch = 2, .context = 4, .training = true, .muon = true};
 
@@ -289,17 +273,15 @@ static void open_rig_of_rows(rig *r, const char *backend, int muon_rows)
 {
     pl_model_options rows = options;
     rows.muon_rows = muon_rows;
-    r->be = open_backend(backend, 1);
-    assert_ok(pl_topology_create(&shape, &one_path, &r->topology));
+    r->be = open_side(backend, "f32", 1);
+    r->topology = one_path(&shape);
     assert_ok(pl_model_create(r->be, r->topology, &rows, &r->model));
     r->n = pl_topology_path_params(r->topology);
     r->second = r->n - HIDDEN;
     r->params = calloc(r->n, sizeof(float));
     r->m = calloc(r->n, sizeof(float));
     r->v = calloc(r->second, sizeof(float));
-    for (int s = 0; s < pl_topology_n_slots(r->topology); s++)
-        pl_topology_init(r->topology, s, 1,
-                         r->params + pl_topology_slot(r->topology, s)->offset);
+    init_path(r->topology, 1, r->params);
     assert_ok(pl_model_load(r->model, r->params));
 }
 
@@ -333,7 +315,7 @@ static void train_rig(rig *r, int first, int end)
 PL_TEST(a_model_goes_on_from_its_smaller_state_with_the_same_bytes)
 {
     for (int i = 0; i < 2; i++) {
-        rig a, b;
+        OWNED(close_rig) rig a, b;
         open_rig(&a, i ? "cpu" : "ref");
         open_rig(&b, i ? "cpu" : "ref");
         train_rig(&a, 0, 3);
@@ -344,14 +326,12 @@ PL_TEST(a_model_goes_on_from_its_smaller_state_with_the_same_bytes)
         assert_memory_equal(a.params, b.params, a.n * sizeof(float));
         assert_memory_equal(a.m, b.m, a.n * sizeof(float));
         assert_memory_equal(a.v, b.v, a.second * sizeof(float));
-        close_rig(&a);
-        close_rig(&b);
     }
 }
 
 static void expect_same_training(int muon_rows)
 {
-    rig a, b;
+    OWNED(close_rig) rig a, b;
     open_rig_of_rows(&a, "ref", muon_rows);
     open_rig_of_rows(&b, "cpu", muon_rows);
     train_rig(&a, 0, 5);
@@ -362,8 +342,6 @@ static void expect_same_training(int muon_rows)
         size += pow((double)a.params[i], 2);
     }
     assert_true(error / size < 1e-6);
-    close_rig(&a);
-    close_rig(&b);
 }
 
 /* Shows that cpu trains as ref does: with whole matrices, in parts of 7 rows (no matrix
@@ -412,9 +390,8 @@ PL_TEST(the_plan_counts_one_moment_for_matrices_and_the_working_memory)
 {
     pl_model_options plain = options;
     pl_model_plan with, without;
-    OWNED(pl_topology_destroy) pl_topology *t = NULL;
+    OWNED(pl_topology_destroy) pl_topology *t = one_path(&shape);
     plain.muon = false;
-    assert_ok(pl_topology_create(&shape, &one_path, &t));
     pl_model_plan_bytes(t, &options, PL_F32, &with);
     pl_model_plan_bytes(t, &plain, PL_F32, &without);
     assert_int_equal(pl_shape_hidden_params(&shape), HIDDEN);
@@ -457,7 +434,9 @@ static const float clip = 1;
 
 static pl_arm muon_arm(pl_state_kind kind)
 {
-    pl_arm arm = {.shape = shape, .spec = one_path, .outer.state = kind};
+    pl_arm arm = {.shape = shape,
+                  .spec = {.n_levels = 1, .experts = {1}, .replicas = 1},
+                  .outer.state = kind};
     arm.inner = (pl_inner){
         .muon = true, .tau = 1000, .clip = clip, .beta1 = 0.9, .beta2 = 0.95};
     return arm;

@@ -1,8 +1,6 @@
 /* folder: view; label: unit */
 #include "base/base.h"
 #include "view/observe.h"
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "tests/support/scratch.h"

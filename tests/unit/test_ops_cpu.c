@@ -15,14 +15,6 @@ typedef struct twin {
     void *at[2];
 } twin;
 
-static void *new_buffer(pl_backend *be, size_t bytes)
-{
-    void *memory = NULL;
-    if (be->ops->alloc(be, bytes, "test buffer", &memory) != PL_OK)
-        fail_msg("%s", pl_last_error());
-    return memory;
-}
-
 static float *read_back(const pair *p, const twin *x, int side)
 {
     pl_backend *be = p->be[side];
@@ -67,8 +59,7 @@ static twin make_twin(const pair *p, size_t n, bool is_act, uint64_t stream,
 {
     twin x = {.n = n, .is_act = is_act};
     const float *normals = kept_normals(11, stream, n);
-    OWNED(free_memory) float *host = malloc(n * sizeof *host);
-    assert_non_null(host);
+    OWNED(free_memory) float *host = pl_alloc(n * sizeof *host);
     for (size_t i = 0; i < n; i++)
         host[i] = representable(p, scale * normals[i]);
     for (int side = 0; side < 2; side++) {
@@ -284,9 +275,7 @@ static twin_weight make_weight(const pair *p, int O, int I, uint64_t stream,
     twin_weight w = {.master = floats(p, (size_t)(O * I), stream, scale)};
     for (int side = 0; side < 2; side++) {
         pl_backend *be = p->be[side];
-        if (be->ops->weight_create(be, w.master.at[side], O, I, &w.handle[side]) !=
-            PL_OK)
-            fail_msg("%s", pl_last_error());
+        assert_ok(be->ops->weight_create(be, w.master.at[side], O, I, &w.handle[side]));
         be->ops->weights_refresh(be, &w.handle[side], 1);
     }
     return w;
@@ -379,9 +368,8 @@ static const int longest_texts[] = {0, 9, 90};
 static text_places place_texts(const pair *p, int B, int T, int longest)
 {
     text_places x = {.longest = longest};
-    OWNED(free_memory) int32_t *host = calloc((size_t)(B * T), sizeof *host);
+    OWNED(free_memory) int32_t *host = pl_alloc((size_t)(B * T) * sizeof *host);
     uint64_t drawn = 0;
-    assert_non_null(host);
     for (int b = 0; b < B && longest > 0; b++)
         for (int t = 0, begin = 0, left = 0; t < T; t++, left--) {
             if (left == 0) {

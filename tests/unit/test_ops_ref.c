@@ -76,8 +76,7 @@ static void expect_slopes(probe *p, double *x, const float *got, double base, in
 
 static float *filled(size_t n, float value)
 {
-    float *x = malloc(n * sizeof *x);
-    assert_non_null(x);
+    float *x = pl_alloc(n * sizeof *x);
     for (size_t i = 0; i < n; i++)
         x[i] = value;
     return x;

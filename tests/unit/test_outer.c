@@ -119,7 +119,7 @@ PL_TEST(arm_survives_encoding)
 
 PL_TEST(kinds_of_state_survive_encoding)
 {
-    pl_arm arm, back;
+    OWNED(pl_arm_clear) pl_arm arm, back;
     make_arm(&arm);
     arm.outer.state = PL_STATE_LOCAL;
     arm.outer.residual = PL_STATE_I8;
@@ -131,28 +131,25 @@ PL_TEST(kinds_of_state_survive_encoding)
     pl_arm_clear(&back);
     arm.outer.own = PL_STATE_I8; /* only a residual can be in i8 */
     assert_int_equal(travel(&arm, &back), PL_ERR_PROTO);
-    pl_arm_clear(&arm);
 }
 
 /* Definitions of stores that an older release made may have the number 6. */
 PL_TEST(arm_of_the_removed_method_is_refused)
 {
-    pl_arm arm, back;
+    OWNED(pl_arm_clear) pl_arm arm, back;
     make_arm(&arm);
     arm.outer.method.method = (pl_method)6;
     assert_fails(travel(&arm, &back), PL_ERR_UNSUPPORTED,
                  "outer method 6, which was removed");
-    pl_arm_clear(&arm);
 }
 
 PL_TEST(arm_without_fragments_is_refused)
 {
-    pl_arm arm, back;
+    OWNED(pl_arm_clear) pl_arm arm, back;
     make_arm(&arm);
     arm.outer.method.method = PL_METHOD_STREAMING;
     arm.outer.method.fragments = 0;
     assert_fails(travel(&arm, &back), PL_ERR_PROTO, "0 fragments");
-    pl_arm_clear(&arm);
 }
 
 PL_TEST(a_mean_of_those_that_send_survives_encoding)
@@ -173,7 +170,7 @@ PL_TEST(a_mean_of_those_that_send_survives_encoding)
  * documents. */
 PL_TEST(beginnings_survive_encoding)
 {
-    pl_arm arm, back;
+    OWNED(pl_arm_clear) pl_arm arm, back;
     make_arm(&arm);
     pl_copy_text(arm.before, sizeof arm.before, "mix");
     pl_hash_of("blob", "states", 6, &arm.states);
@@ -202,12 +199,11 @@ PL_TEST(beginnings_survive_encoding)
     pl_arm_clear(&back);
     arm.n_scored = 1 << 27; /* features of more than 1 GiB */
     assert_int_equal(travel(&arm, &back), PL_ERR_PROTO);
-    pl_arm_clear(&arm);
 }
 
 PL_TEST(split_survives_encoding_if_it_is_whole)
 {
-    pl_arm arm, back;
+    OWNED(pl_arm_clear) pl_arm arm, back;
     make_arm(&arm);
     const int n = arm.spec.n_levels;
     assert_true(arm.spec.experts[0] > 1);
@@ -237,7 +233,6 @@ PL_TEST(split_survives_encoding_if_it_is_whole)
         assert_fails(travel(&arm, &back), PL_ERR_PROTO, "does not say for each");
         arm.descent.experts[wrong[i].level] = was;
     }
-    pl_arm_clear(&arm);
 }
 
 PL_TEST(only_names_of_chapters_are_chapters)
@@ -257,7 +252,7 @@ PL_TEST(only_names_of_chapters_are_chapters)
 
 PL_TEST(truncated_arm_is_refused_at_every_length)
 {
-    pl_arm arm, back;
+    OWNED(pl_arm_clear) pl_arm arm, back;
     OWNED(pl_buf_destroy) pl_buf a = {0};
     make_arm(&arm);
     pl_arm_encode(&arm, &a);
@@ -266,18 +261,16 @@ PL_TEST(truncated_arm_is_refused_at_every_length)
         memcpy(cut, a.data, len);
         assert_int_not_equal(pl_arm_decode(cut, len, &back), PL_OK);
     }
-    pl_arm_clear(&arm);
 }
 
 PL_TEST(arm_with_too_few_shards_is_refused)
 {
-    pl_arm arm, back;
+    OWNED(pl_arm_clear) pl_arm arm, back;
     OWNED(pl_buf_destroy) pl_buf a = {0};
     make_arm(&arm);
     arm.n_shards = 3;
     pl_arm_encode(&arm, &a);
     assert_fails(pl_arm_decode(a.data, a.len, &back), PL_ERR_PROTO, "3 data shards");
-    pl_arm_clear(&arm);
 }
 
 PL_TEST(modules_are_classed_by_who_shares_them)

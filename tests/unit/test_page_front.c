@@ -4,7 +4,6 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -25,12 +24,6 @@ static int ask(const char *address, const char *url, const char *host)
     return fd;
 }
 
-static void answer_busy(pl_page_question *q)
-{
-    pl_buf body = {0};
-    pl_page_front_answer(q, pl_fail(PL_ERR_BUSY, "the owner is busy"), &body);
-}
-
 PL_TEST(busy_owner_is_asked_again_only_while_the_client_waits)
 {
     char address[64], text[1024];
@@ -43,7 +36,8 @@ PL_TEST(busy_owner_is_asked_again_only_while_the_client_waits)
         assert_non_null(q);
         if (i == 2)
             shutdown(fd, SHUT_WR);
-        answer_busy(q);
+        pl_page_front_answer(q, pl_fail(PL_ERR_BUSY, "the owner is busy"),
+                             &(pl_buf){0});
     }
     /* Nobody asks the owner again, and the client gets the answer that there is. */
     ssize_t len = 0;

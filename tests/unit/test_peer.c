@@ -3,8 +3,6 @@
  * by name and round. They must be freed when no mate can ask for them any more. */
 #include "workers/peer.h"
 
-#include <string.h>
-
 #include "tests/support/suite.h"
 
 typedef struct fixture {
@@ -158,12 +156,13 @@ enum { SLOW_BYTES = 4000, SLOW_MS = 20 };
 static void run_slow_mate(void *context)
 {
     slow_mate *mate = context;
-    pl_message q, a;
+    OWNED(pl_message_destroy) pl_message q;
     pl_peer who;
     pl_message_init(&q, 0);
     while (mate->n_given < SLOW_BYTES && !pl_queue_pop(mate->end, SLOW_MS)) {
         if (pl_wire_recv(mate->socket, &who, &q) != PL_OK)
             continue;
+        OWNED(pl_message_destroy) pl_message a;
         pl_message_init(&a, PL_MSG_OK);
         a.request = q.request;
         if (q.type == PL_MSG_GET_UPDATE) {
@@ -177,9 +176,7 @@ static void run_slow_mate(void *context)
             mate->n_given++;
         }
         assert_ok(pl_wire_send_to(mate->socket, &who, &a));
-        pl_message_destroy(&a);
     }
-    pl_message_destroy(&q);
 }
 
 FIXTURE_TEST(an_update_that_comes_byte_by_byte_is_given_up)

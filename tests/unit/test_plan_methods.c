@@ -61,14 +61,6 @@ typedef struct game {
     int n_deaths, n_repeated, n_split;
 } game;
 
-/* Reports to the hub what the home knows. The report does not say which worker did the
- * task. */
-static void finish(plan_path *path, int64_t phase, int64_t now_ms)
-{
-    const plan_news news = {.phase = phase, .by = -1};
-    plan_hear(path, &news, now_ms);
-}
-
 static int draw(game *g, int below)
 {
     return (int)(pl_random_u32(g->seed, 1, g->draws++) % (uint32_t)below);
@@ -141,14 +133,16 @@ static void deliver_updates(game *g, work *w)
     w->delivered = true;
 }
 
-/* Tells the hub which versions and phases the home has. move() calls it at random
- * times. */
+/* Tells the hub which versions and phases the home has, but not which worker did a
+ * task. move() calls it at random times. */
 static void tell_hub(game *g)
 {
     for (int m = 0; m < pl_topology_n_modules(g->arm->topology); m++)
         plan_set_version(&g->p, g->modules[m].name, (uint64_t)g->modules[m].version, 0);
-    for (int i = 0; i < g->arm->n_tasks; i++)
-        finish(&g->arm->paths[i], g->phases[i], g->now);
+    for (int i = 0; i < g->arm->n_tasks; i++) {
+        const plan_news news = {.phase = g->phases[i], .by = -1};
+        plan_hear(&g->arm->paths[i], &news, g->now);
+    }
 }
 
 /* ---- the data that a task needs ---- */

@@ -2,11 +2,8 @@
 /* Tests the numbers of `pathloom bench step` and `pathloom bench ops`: floating-point
  * operations, bytes, times and rates. */
 #include "measure/probe.h"
+#include "tests/support/pairs.h"
 #include "tests/support/shape.h"
-#include <math.h>
-#include <string.h>
-
-#include "tests/support/suite.h"
 
 enum { V = 300, C = 32, F = 48, L = 2, T = 16, B = 2, N = B * T };
 
@@ -15,17 +12,12 @@ static const pl_shape probe_shape =
 
 static bool probe(const char *backend, pl_probe_report *out)
 {
-    pl_backend *be;
-    const pl_backend_options options = {
-        .name = backend, .n_threads = 1, .precision = "auto"};
+    OWNED(pl_backend_close) pl_backend *be = open_side(backend, "auto", 1);
     const pl_probe_options probe_options = {
         .shape = &probe_shape, .batch = B, .rounds = 2, .stream_bytes = 1 << 18};
-    const pl_status status = pl_backend_open(&options, &be);
-    if (status == PL_ERR_UNSUPPORTED)
+    if (!be)
         return false;
-    if (status != PL_OK || pl_probe(be, &probe_options, out) != PL_OK)
-        fail_msg("%s", pl_last_error());
-    pl_backend_close(&be);
+    assert_ok(pl_probe(be, &probe_options, out));
     return true;
 }
 
@@ -85,11 +77,9 @@ PL_TEST(the_mean_time_of_a_step_is_above_zero)
     const pl_probe_options options = {
         .shape = &probe_shape, .batch = B, .rounds = 1, .seconds = 1e-3};
     for (int i = 0; i < 2; i++) {
-        const pl_backend_options backend = {
-            .name = names[i], .n_threads = 1, .precision = "auto"};
-        OWNED(pl_backend_close) pl_backend *be = NULL;
+        OWNED(pl_backend_close) pl_backend *be = open_side(names[i], "auto", 1);
         double seconds = 0;
-        if (pl_backend_open(&backend, &be) != PL_OK) {
+        if (!be) {
             assert_int_equal(i, 1);
             print_message("cuda: not on this machine\n");
             return;
@@ -101,14 +91,11 @@ PL_TEST(the_mean_time_of_a_step_is_above_zero)
 
 PL_TEST(a_shape_that_cannot_be_is_refused)
 {
-    OWNED(pl_backend_close) pl_backend *be;
+    OWNED(pl_backend_close) pl_backend *be = open_side("ref", "auto", 1);
     double seconds;
     pl_shape shape = probe_shape;
-    const pl_backend_options options = {
-        .name = "ref", .n_threads = 1, .precision = "auto"};
     const pl_probe_options probe_options = {.shape = &shape, .batch = B, .rounds = 1};
     shape.n_kv_heads = 3;
-    assert_ok(pl_backend_open(&options, &be));
     assert_int_not_equal(pl_probe_step(be, &probe_options, &seconds), PL_OK);
     assert_true(strlen(pl_last_error()) > 0);
 }

@@ -5,7 +5,6 @@
 #include "base/base.h"
 #include <sched.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "tests/support/scratch.h"
 

@@ -7,7 +7,6 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <zmq.h>
@@ -72,15 +71,13 @@ PL_TEST(name_that_does_not_exist_is_named)
 PL_TEST(answer_to_nobody_names_the_reason)
 {
     char address[PL_ADDRESS_MAX];
-    pl_socket *client = NULL;
-    pl_message q, a;
+    OWNED(pl_wire_close) pl_socket *client = NULL;
+    OWNED(pl_message_destroy) pl_message q, a;
     int fd = bind_port(address);
     pl_message_init(&q, 2);
     pl_message_init(&a, 0);
     assert_ok(pl_wire_connect(address, &client));
     assert_fails(pl_wire_ask(client, &q, 100, 300, &a), PL_ERR_NET, "nothing listens");
-    pl_wire_close(&client);
-    pl_message_destroy(&a);
     close(fd);
 }
 
@@ -100,7 +97,7 @@ PL_TEST(socket_without_connection_never_counts_as_connected)
 PL_TEST(lost_connection_is_noticed_and_made_again)
 {
     char address[PL_ADDRESS_MAX], again[PL_ADDRESS_MAX];
-    pl_socket *server = NULL, *client = NULL;
+    OWNED(pl_wire_close) pl_socket *server = NULL, *client = NULL;
     assert_ok(pl_wire_bind("tcp://127.0.0.1:*", &server, address));
     assert_ok(pl_wire_connect(address, &client));
     for (int i = 0; i < 6000 && pl_wire_lost_ms(client) > 0; i++)
@@ -117,8 +114,6 @@ PL_TEST(lost_connection_is_noticed_and_made_again)
     for (int i = 0; i < 6000 && pl_wire_lost_ms(client) > 0; i++)
         pl_sleep_ms(10);
     assert_true(pl_wire_lost_ms(client) == 0);
-    pl_wire_close(&client);
-    pl_wire_close(&server);
 }
 
 PL_TEST(addresses_of_one_network_are_private)
@@ -150,7 +145,7 @@ PL_TEST(message_of_another_version_is_refused_with_a_sentence)
     uint8_t header[HEADER] = {[4] = 2, [6] = 2, [10] = HEADER, [24] = 7};
     uint8_t answer[HEADER], body[512];
     char address[PL_ADDRESS_MAX], text[512];
-    pl_socket *server;
+    OWNED(pl_wire_close) pl_socket *server;
     OWNED(pl_message_destroy) pl_message got;
     pl_peer peer;
     pl_reader r;
@@ -183,7 +178,6 @@ PL_TEST(message_of_another_version_is_refused_with_a_sentence)
     assert_non_null(strstr(text, "speaks version 1"));
     assert_non_null(strstr(text, "has version 2"));
     assert_int_equal(zmq_recv(client, answer, HEADER, ZMQ_DONTWAIT), -1);
-    pl_wire_close(&server);
     zmq_close(client);
     zmq_ctx_term(context);
 }

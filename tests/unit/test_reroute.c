@@ -1,4 +1,5 @@
 /* folder: serve; label: unit */
+#include "tests/support/pairs.h"
 #include "tests/support/shape.h"
 #include "tests/support/corpus_support.h"
 #include "eval/eval.h"
@@ -23,28 +24,23 @@ static float *path_params(int path)
 {
     size_t n = pl_topology_path_params(topology);
     float *params = pl_alloc(n * sizeof *params);
-    for (int slot = 0; slot < pl_topology_n_slots(topology); ++slot)
-        pl_topology_init(topology, slot, (uint64_t)path + 5,
-                         params + pl_topology_slot(topology, slot)->offset);
+    init_path(topology, (uint64_t)path + 5, params);
     for (size_t i = 0; i < n; ++i)
         params[i] *= 3.0f;
     return params;
 }
 
-static pl_status open_path(int path)
+static void open_path(int path)
 {
     const pl_model_options options = {.batch = 1, .context = CONTEXT};
     OWNED(free_memory) float *params = path_params(path);
-    pl_status status = pl_model_create(backend, topology, &options, &models[path]);
-    if (status == PL_OK)
-        status = pl_model_load(models[path], params);
-    if (status == PL_OK)
-        status = pl_decoder_create(models[path], 1, &decoders[path]);
-    return status;
+    assert_ok(pl_model_create(backend, topology, &options, &models[path]));
+    assert_ok(pl_model_load(models[path], params));
+    assert_ok(pl_decoder_create(models[path], 1, &decoders[path]));
 }
 
 /* Makes a gate that has read a text of each of its paths. */
-static pl_status open_gate(void)
+static void open_gate(void)
 {
     enum { TEXT = 1500 };
     int path_of[PATHS];
@@ -59,35 +55,27 @@ static pl_status open_gate(void)
         pl_buf_printf(&lines, "{\"text\": \"%s\"}\n", pl_buf_text(&words));
     }
     write_bytes("texts.jsonl", lines.data, lines.len);
-    pl_status status = pl_documents_encode(in_scratch("texts.jsonl"), NULL, tokenizer,
-                                           &file, &sources);
-    if (status == PL_OK)
-        status = pl_tokens_view(file.data, file.len, "texts", &tokens);
+    assert_ok(pl_documents_encode(in_scratch("texts.jsonl"), NULL, tokenizer, &file,
+                                  &sources));
+    assert_ok(pl_tokens_view(file.data, file.len, "texts", &tokens));
     const pl_prefix_lm_job job = {
         .tokens = tokens, .length = TEXT, .n_paths = PATHS, .n_threads = 1};
-    if (status == PL_OK)
-        status = pl_prefix_lm_count(&job, path_of, &gate);
-    return status;
+    assert_ok(pl_prefix_lm_count(&job, path_of, &gate));
 }
 
 static int open_all(void **state)
 {
     const pl_shape shape = SHAPE(VOCAB, WIDTH, 2, 2, 12, 32, 2, CONTEXT, .tied = true,
                                  .rope_theta = 100.0);
-    const pl_backend_options be = {.name = "ref", .n_threads = 1, .precision = "f32"};
     pl_topology_spec spec = {.replicas = 1};
-    pl_status status = make_words_tokenizer(state, VOCAB, &tokenizer);
-    if (status == PL_OK)
-        status = pl_backend_open(&be, &backend);
-    if (status == PL_OK)
-        status = pl_topology_parse_levels("3", &spec);
-    if (status == PL_OK)
-        status = pl_topology_create(&shape, &spec, &topology);
-    for (int path = 0; path < PATHS && status == PL_OK; ++path)
-        status = open_path(path);
-    if (status == PL_OK)
-        status = open_gate();
-    return status == PL_OK ? 0 : -1;
+    assert_ok(make_words_tokenizer(state, WORDS_BYTES, VOCAB, &tokenizer));
+    backend = open_side("ref", "f32", 1);
+    assert_ok(pl_topology_parse_levels("3", &spec));
+    assert_ok(pl_topology_create(&shape, &spec, &topology));
+    for (int path = 0; path < PATHS; ++path)
+        open_path(path);
+    open_gate();
+    return 0;
 }
 
 static int close_all(void **state)
@@ -161,7 +149,7 @@ static int write_again(const int32_t *prompt, int n_prompt,
 /* Appends the text that a generation with these tokens would give its caller. */
 static void hear_tokens(const int32_t *tokens, int n, pl_buf *out)
 {
-    pieces p = {.emit = hear, .context = out};
+    OWNED(pieces_destroy) pieces p = {.emit = hear, .context = out};
     OWNED(pl_buf_destroy) pl_buf bytes = {0};
     bool stopped;
     for (int i = 0; i < n && tokens[i] != PL_TOKEN_EOS; ++i) {
@@ -170,7 +158,6 @@ static void hear_tokens(const int32_t *tokens, int n, pl_buf *out)
         assert_ok(pieces_add(&p, bytes.data, bytes.len, &stopped));
     }
     assert_ok(pieces_end(&p));
-    pieces_destroy(&p);
 }
 
 /* Computes the losses [PATHS, n - 1] of all paths on a text, as an evaluation does. */
@@ -459,18 +446,14 @@ static int check_batch(const char *name, const char *precision)
     enum { N = 6, PLACES = 11 };
     static asked list[N];
     pl_generate_options options[N];
-    const pl_backend_options be = {
-        .name = name, .n_threads = 1, .precision = precision};
     const pl_model_options size = {.batch = 1, .context = CONTEXT};
-    pl_backend *b;
+    pl_backend *b = open_side(name, precision, 1);
     pl_model *model;
     pl_batch *batch;
     tables t;
     int n_moves = 0;
-    const pl_status status = pl_backend_open(&be, &b);
-    if (status == PL_ERR_UNSUPPORTED)
+    if (!b)
         return -1;
-    assert_ok(status);
     open_tables(&t, b);
     assert_ok(pl_model_create(b, topology, &size, &model));
     assert_ok(pl_batch_create(model, tokenizer, VOCAB, CONTEXT, PLACES, &batch));

@@ -3,8 +3,6 @@
  * the work of others, and every question must be permitted to some role. */
 #include "net/net.h"
 
-#include <string.h>
-
 #include "tests/support/suite.h"
 
 static const pl_key_role remote[] = {PL_AS_ADMIN,  PL_AS_HUB,    PL_AS_HOME,

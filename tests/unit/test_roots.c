@@ -7,8 +7,6 @@
 #include "outer/outer.h"
 #include "tests/support/tiny_arm.h"
 
-#include <stdlib.h>
-
 #include "tests/support/scratch.h"
 
 enum { PATHS = 2, PHASES = 12, DONE = 8 }; /* both paths have finished DONE phases */
@@ -45,35 +43,15 @@ static void put_arm(world *w)
 static int setup(void **state)
 {
     world *w = pl_alloc(sizeof *w);
-    if (make_scratch(NULL) != 0)
-        return -1;
-    pl_copy_text(w->arm.name, sizeof w->arm.name, "mix");
-    w->arm.shape = tiny_shape(2);
+    assert_int_equal(make_scratch(NULL), 0);
+    tiny_arm(&w->arm, 2, PATHS, 1, PHASES);
     w->arm.spec = (pl_topology_spec){.n_levels = 1, .experts = {2}, .replicas = 1};
-    w->arm.inner = (pl_inner){.batch = 2,
-                              .context = 16,
-                              .tau = 3,
-                              .phases = PHASES,
-                              .lr = 1e-3,
-                              .beta1 = 0.9,
-                              .beta2 = 0.95,
-                              .eps = 1e-8,
-                              .clip = 1};
-    for (int c = 0; c < PL_CLASS_COUNT; c++) {
-        w->arm.outer.lr[c] = 0.7;
-        w->arm.outer.momentum[c] = 0.9;
-    }
-    w->arm.outer.method = pl_method_defaults(PL_METHOD_DILOCO);
-    pl_copy_text(w->arm.outer.codec_name, sizeof w->arm.outer.codec_name, "f32");
-    if (pl_codec_options_default("f32", &w->arm.outer.codec) != PL_OK)
-        return -1;
-    tiny_shards(&w->arm, PATHS);
+    assert_ok(tiny_diloco(&w->arm, 3, "f32"));
     w->arm.weights[0] = w->arm.weights[1] = 100;
     *state = w;
-    if (pl_topology_create(&w->arm.shape, &w->arm.spec, &w->topology) != PL_OK ||
-        pl_store_open(scratch, PL_STORE_CREATE, &w->store) != PL_OK ||
-        pl_txn_begin(w->store, &w->txn) != PL_OK)
-        return -1;
+    assert_ok(pl_topology_create(&w->arm.shape, &w->arm.spec, &w->topology));
+    assert_ok(pl_store_open(scratch, PL_STORE_CREATE, &w->store));
+    assert_ok(pl_txn_begin(w->store, &w->txn));
     put_arm(w);
     for (int m = 0; m < pl_topology_n_modules(w->topology); m++)
         put_versions(w, m);
@@ -82,7 +60,8 @@ static int setup(void **state)
         pl_arm_path_name(&w->arm, w->topology, path, 0, at.name);
         assert_ok(pl_txn_put_path(w->txn, &at));
     }
-    return pl_txn_commit(&w->txn) == PL_OK ? 0 : -1;
+    assert_ok(pl_txn_commit(&w->txn));
+    return 0;
 }
 
 static int teardown(void **state)

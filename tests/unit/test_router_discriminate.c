@@ -9,8 +9,7 @@ enum { N = 600, DIM = 6, PATHS = 4 };
  * small columns decide which path has the best score. */
 static float *make_quiet(double *scores)
 {
-    float *points = malloc((size_t)N * DIM * sizeof *points);
-    assert_non_null(points);
+    float *points = pl_alloc((size_t)N * DIM * sizeof *points);
     for (uint64_t i = 0; i < N; ++i) {
         float *x = points + i * DIM;
         for (uint64_t d = 0; d < DIM; ++d)

@@ -1,8 +1,8 @@
 /* folder: router; label: unit */
-#include "tests/support/shape.h"
-#include "tests/support/corpus_support.h"
 #include "router/router.h"
-#include <math.h>
+#include "tests/support/corpus_support.h"
+#include "tests/support/pairs.h"
+#include "tests/support/shape.h"
 
 /* N_DOCS documents are more than one group: features are computed in groups of 64. With
  * windows of LONG tokens a group needs several batches, and the windows of a document
@@ -20,27 +20,20 @@ static int open_all(void **state)
     (void)state;
     pl_shape shape =
         SHAPE(20000, WIDTH, 2, 2, 4, 12, 2, LONG, .tied = true, .rope_theta = 100.0);
-    pl_topology_spec spec = {.replicas = 1};
     uint32_t lens[N_DOCS];
     for (uint32_t d = 0; d < N_DOCS; ++d)
         /* Shorter than a window, as long as a window, and longer. */
         lens[d] = d % 3 ? 2 + d % 20 : LONG + 3 * d;
     build_tokens(lens, N_DOCS, 20000, &file);
-    if (pl_tokens_view(file.data, file.len, "test", &tokens) != PL_OK ||
-        pl_topology_parse_levels("1", &spec) != PL_OK ||
-        pl_topology_create(&shape, &spec, &topology) != PL_OK)
-        return -1;
+    assert_ok(pl_tokens_view(file.data, file.len, "test", &tokens));
+    topology = one_path(&shape);
     params = calloc(pl_topology_path_params(topology), sizeof *params);
-    for (int slot = 0; slot < pl_topology_n_slots(topology); ++slot)
-        pl_topology_init(topology, slot, 1,
-                         params + pl_topology_slot(topology, slot)->offset);
-    const pl_backend_options options = {
-        .name = "ref", .n_threads = 1, .precision = "f32"};
+    init_path(topology, 1, params);
+    backend = open_side("ref", "f32", 1);
     const pl_model_options model = {.batch = 1, .context = LONG};
-    if (pl_backend_open(&options, &backend) != PL_OK ||
-        pl_model_create(backend, topology, &model, &base) != PL_OK)
-        return -1;
-    return pl_model_load(base, params) == PL_OK ? 0 : -1;
+    assert_ok(pl_model_create(backend, topology, &model, &base));
+    assert_ok(pl_model_load(base, params));
+    return 0;
 }
 
 static int close_all(void **state)

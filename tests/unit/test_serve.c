@@ -1,8 +1,8 @@
 /* folder: serve; label: unit */
+#include "tests/support/pairs.h"
 #include "tests/support/shape.h"
 #include "tests/support/corpus_support.h"
 #include "serve/serve.h"
-#include <math.h>
 
 /* A model that generates a fixed list of tokens, the script. Its blocks add nothing.
  * The embedding of the script's i-th token is the i-th unit vector, for which the head
@@ -14,18 +14,15 @@ static pl_backend *backend;
 static pl_model *model;
 static pl_generator generator = {.vocab = VOCAB + 7, .context = CONTEXT};
 
-static int open_model(int context)
+static void open_model(int context)
 {
     pl_shape shape = SHAPE(VOCAB + 7, WIDTH, 2, 2, 4, 8, 1, context, .tied = false,
                            .rope_theta = 100.0);
-    pl_topology_spec spec = {.replicas = 1};
     pl_model_options options = {.batch = 1, .context = context};
-    if (pl_topology_parse_levels("1", &spec) != PL_OK ||
-        pl_topology_create(&shape, &spec, &topology) != PL_OK ||
-        pl_model_create(backend, topology, &options, &model) != PL_OK)
-        return -1;
+    topology = one_path(&shape);
+    assert_ok(pl_model_create(backend, topology, &options, &model));
     generator.context = context;
-    return pl_decoder_create(model, 1, &generator.decoder) == PL_OK ? 0 : -1;
+    assert_ok(pl_decoder_create(model, 1, &generator.decoder));
 }
 
 static void close_model(void)
@@ -37,12 +34,11 @@ static void close_model(void)
 
 static int open_all(void **state)
 {
-    pl_backend_options be = {.name = "ref", .n_threads = 1, .precision = "f32"};
-    if (make_words_tokenizer(state, VOCAB, &tokenizer) != PL_OK ||
-        pl_backend_open(&be, &backend) != PL_OK)
-        return -1;
+    assert_ok(make_words_tokenizer(state, WORDS_BYTES, VOCAB, &tokenizer));
+    backend = open_side("ref", "f32", 1);
     generator.tokenizer = tokenizer;
-    return open_model(CONTEXT);
+    open_model(CONTEXT);
+    return 0;
 }
 
 static int close_all(void **state)
@@ -419,7 +415,7 @@ PL_TEST(a_long_prompt_silences_nobody)
         prompt[i] = 5 + i % 50;
     prompt[LONG - 1] = PL_TOKEN_BOS;
     close_model();
-    assert_int_equal(open_model(LONG + 100), 0);
+    open_model(LONG + 100);
     teach_text("several paths of one loom");
     assert_ok(pl_batch_create(model, tokenizer, VOCAB + 7, LONG + 100, 3, &batch));
     pl_batch_request q = asks(prompt + LONG - 1, 1, &options, &guests[0]);
@@ -452,7 +448,7 @@ PL_TEST(a_long_prompt_silences_nobody)
     forget(&alone);
     pl_batch_destroy(&batch);
     close_model();
-    assert_int_equal(open_model(CONTEXT), 0);
+    open_model(CONTEXT);
 }
 
 static pl_status not_for_long(void *context)
@@ -475,7 +471,7 @@ PL_TEST(who_leaves_is_not_read_to_the_end)
     for (int i = 0; i < LONG; i++)
         prompt[i] = 5 + i % 50;
     close_model();
-    assert_int_equal(open_model(LONG + 100), 0);
+    open_model(LONG + 100);
     teach_text("path loom");
     assert_ok(pl_batch_create(model, tokenizer, VOCAB + 7, LONG + 100, 1, &batch));
     pl_batch_request q = asks(prompt, LONG, &options, &g);
@@ -492,7 +488,7 @@ PL_TEST(who_leaves_is_not_read_to_the_end)
     pl_batch_destroy(&batch);
     forget(&g.h);
     close_model();
-    assert_int_equal(open_model(CONTEXT), 0);
+    open_model(CONTEXT);
 }
 
 PL_TEST(who_is_not_answered_yet_can_end)

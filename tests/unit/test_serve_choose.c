@@ -1,8 +1,6 @@
 /* folder: serve; label: unit */
 #include "serve/serve.h"
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/support/suite.h"
 

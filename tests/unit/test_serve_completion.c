@@ -258,7 +258,6 @@ PL_TEST(a_text_becomes_tokens_and_back)
     assert_ok(tokens_decode(word_tokenizer, pl_buf_text(&body), body.len, &back));
     assert_string_equal(pl_buf_text(&back),
                         "{\"content\":\"loom\",\"prompt\":\"loom\"}");
-    pl_buf_destroy(&body), pl_buf_destroy(&back);
 }
 
 /* If the piece of a token is only a part of a character, /tokenize must give it as a

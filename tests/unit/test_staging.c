@@ -1,6 +1,5 @@
 /* folder: net; label: unit */
 #include "net/net.h"
-#include <string.h>
 
 #include "tests/support/suite.h"
 

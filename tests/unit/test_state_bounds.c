@@ -7,7 +7,6 @@
 #include "workers/path_state.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "tests/support/suite.h"
 

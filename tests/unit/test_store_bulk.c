@@ -2,7 +2,6 @@
 #include "store/bulk.h"
 #include "tests/support/store_child.h"
 #include <dirent.h>
-#include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
@@ -179,21 +178,15 @@ STORE_TEST(small_blobs_of_a_large_commit_lie_in_files)
 
 enum { GROUPS = (17 << 20) + 5 }; /* bytes: 2 groups of 8 MiB and a part */
 
-static void assert_name(const pl_hash *got, const uint8_t *data, size_t n)
-{
-    pl_hash wanted;
-    pl_blob_hash(data, n, &wanted);
-    assert_true(pl_hash_equal(got, &wanted));
-}
-
 static void check_object(pl_store *store, const char *name, const uint8_t *data,
                          size_t n)
 {
-    pl_hash id;
+    pl_hash id, wanted;
     pl_txn *txn = begin(store);
     OWNED(free_memory) uint8_t *back = pl_alloc(n);
     assert_ok(pl_txn_put_blob(txn, data, n, &id));
-    assert_name(&id, data, n);
+    pl_blob_hash(data, n, &wanted);
+    assert_true(pl_hash_equal(&id, &wanted));
     assert_ok(pl_txn_put_object(txn, name, &id));
     assert_ok(pl_txn_commit(&txn));
     assert_ok(pl_store_read_blob(store, &id, 0, n, back));

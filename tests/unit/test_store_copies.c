@@ -5,7 +5,6 @@
  * state or none has it. */
 #include "store/store.h"
 #include "tests/support/kill_states.h"
-#include <signal.h>
 #include <sys/stat.h>
 
 enum { BEGUN = 2, PARTS = 3, BYTES = 3000, OLD = 1, NEW = 3, PASSAGES_MAX = 60 };
@@ -578,12 +577,7 @@ STORE_TEST(an_opening_in_the_middle_of_a_copy_sees_one_state)
     for (int i = 0; i < COPIES; i++) {
         int how = 0;
         take_kept(&p);
-        pid_t child = fork();
-        if (child == 0) {
-            setenv("PATHLOOM_FAILPOINT", spec, 1);
-            execl("/proc/self/exe", "force", p.source, p.target, (char *)NULL);
-            _exit(99);
-        }
+        const pid_t child = start_self(spec, "force", p.source, p.target);
         while (waitpid(child, &how, WNOHANG) == 0) {
             pl_store *reader = NULL;
             pl_status status = pl_store_open(p.target, PL_STORE_READ, &reader);

@@ -8,7 +8,6 @@
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 
 enum { KIB = 1024, MIB = 1024 * KIB, N_VERSIONS = 4 };
 
@@ -392,9 +391,8 @@ STORE_TEST(a_log_cut_at_any_byte_of_the_last_commit_loses_nothing_acknowledged)
     int n_before = 0;
     make_tail(*state, &t);
     for (off_t cut = t.start; cut < t.end; cut++) {
-        pl_store *store;
         assert_int_equal(truncate(copy_tail(&t, true), cut), 0);
-        assert_ok(pl_store_open(t.bad, PL_STORE_WRITE, &store));
+        pl_store *store = open_store(t.bad, PL_STORE_WRITE);
         assert_true(has_ref(store, "first"));
         assert_int_equal(pl_store_sequence(store),
                          has_ref(store, "last") ? N_VERSIONS + 2 : N_VERSIONS + 1);
@@ -531,18 +529,6 @@ STORE_TEST(the_same_tail_is_refused_if_it_was_acknowledged)
 
 /* ---- writes that fail; each test opens the store in a child process, because a store
  * that has failed cannot be used further ---- */
-static int run_self(const char *role, const char *folder)
-{
-    pid_t child = fork();
-    if (child == 0) {
-        execl("/proc/self/exe", "test_store_damage", role, folder, (char *)NULL);
-        _exit(99);
-    }
-    int status = 0;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
 /* Commits until a file would exceed the limit of 2 MiB for files. Then the store must
  * refuse writes, must continue to read, and must close without a crash. */
 static int child_of_a_failing_disk(const char *folder)
@@ -580,7 +566,7 @@ static int child_of_a_failing_disk(const char *folder)
 STORE_TEST(after_a_failed_write_only_reading_goes_on)
 {
     OWNED(pl_version_clear) pl_version v;
-    assert_int_equal(run_self("failing", *state), 0);
+    assert_int_equal(run_self(NULL, "test_store_damage", "failing", *state), 0);
     OWNED(pl_store_close) pl_store *store = open_store(*state, PL_STORE_WRITE);
     assert_ok(pl_store_head(store, "a/x0", &v));
     assert_true(blob_holds(store, &v.params, 0, MIB));
@@ -670,7 +656,7 @@ static int child_of_a_small_disk(const char *folder)
 /* A commit that would not fit on the disk is refused before it starts. */
 STORE_TEST(a_full_disk_is_noticed_before_the_commit)
 {
-    int code = run_self("small", *state);
+    int code = run_self(NULL, "test_store_damage", "small", *state);
     if (code == 77) {
         print_message("skipped: mounting a tmpfs needs root\n");
         skip();

@@ -223,7 +223,8 @@ ROW_TEST(what_a_home_noted_of_an_update_comes_back)
 {
     row_source from = {.db = rows->db, .batch = rows->batch};
     pl_contribution c = example_contribution();
-    pl_version v, made = example_version(&c);
+    OWNED(pl_version_clear) pl_version v;
+    pl_version made = example_version(&c);
     bool found = false;
     made.number = 9;
     memset(&c.work, 1, sizeof c.work); /* every number of the phase is measured */
@@ -231,7 +232,6 @@ ROW_TEST(what_a_home_noted_of_an_update_comes_back)
     assert_ok(version_read(from, "mix/L1.E0", 9, &v, &found));
     assert_true(found && v.n_contributions == 1);
     assert_memory_equal(&v.contributions[0], &c, sizeof c);
-    pl_version_clear(&v);
 }
 
 ROW_TEST(old_bytes_decode_to_what_was_meant)

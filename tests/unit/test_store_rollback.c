@@ -4,7 +4,6 @@
  * store must have the whole rollback, or nothing of it. */
 #include "store/store.h"
 #include "tests/support/kill_states.h"
-#include <signal.h>
 
 enum { PARTS = 3, BYTES = 3000, PHASE = 4 };
 

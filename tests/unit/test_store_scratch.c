@@ -8,7 +8,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 
 static const char prefix[] = "pathloom-read-";
 
@@ -24,42 +23,24 @@ static int n_scratch(const char *folder)
     return n;
 }
 
-static void make_old(const char *path)
-{
-    struct timespec then[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
-    assert_int_equal(utimensat(AT_FDCWD, path, then, AT_SYMLINK_NOFOLLOW), 0);
-}
-
 static void all_become_old(const char *folder)
 {
+    const struct timespec then[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
     char path[PL_PATH_MAX];
     const struct dirent *entry;
     DIR *dir = opendir(folder);
     assert_non_null(dir);
     while ((entry = readdir(dir)))
         if (strncmp(entry->d_name, prefix, sizeof prefix - 1) == 0)
-            make_old(pl_join(path, folder, entry->d_name));
+            assert_int_equal(utimensat(AT_FDCWD, pl_join(path, folder, entry->d_name),
+                                       then, AT_SYMLINK_NOFOLLOW),
+                             0);
     closedir(dir);
-}
-
-static int read_and_die(const char *folder)
-{
-    pl_store *store;
-    if (pl_store_open(folder, PL_STORE_READ, &store) != PL_OK)
-        return 1;
-    return raise(SIGKILL);
 }
 
 static void kill_a_reader(const char *folder)
 {
-    int how = 0;
-    pid_t child = fork();
-    if (child == 0) {
-        execl("/proc/self/exe", "test_store_scratch", folder, (char *)NULL);
-        _exit(99);
-    }
-    assert_int_equal(waitpid(child, &how, 0), child);
-    assert_true(WIFSIGNALED(how));
+    assert_int_equal(run_self(NULL, "test_store_scratch", folder, NULL), 128 + SIGKILL);
 }
 
 static int set_up(void **state)
@@ -131,5 +112,8 @@ FIXTURE_TEST(what_is_not_a_readers_stays)
 
 PL_CHILD(argc, argv)
 {
-    return read_and_die(argv[1]);
+    pl_store *store;
+    if (pl_store_open(argv[1], PL_STORE_READ, &store) != PL_OK)
+        return 1;
+    return raise(SIGKILL);
 }

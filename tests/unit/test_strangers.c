@@ -11,7 +11,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -29,22 +28,6 @@ enum {
     GREETING = 64,
     CLAIM = (1 << 20) + 4096 /* length of a frame that every server refuses */
 };
-
-static bool may(pl_key_role role, uint16_t type)
-{
-    (void)type;
-    return role == PL_AS_WORKER;
-}
-
-static void no_refusal(const pl_refusal *refusal)
-{
-    (void)refusal;
-}
-
-static void no_trouble(const char *trouble)
-{
-    (void)trouble;
-}
 
 static uint64_t resident_bytes(void)
 {
@@ -137,12 +120,7 @@ static void open_server(fixture *f)
     e.key = f->worker.open;
     assert_ok(pl_key_list_edit(f->list, put_entry, &e));
     pl_wire_keys(&f->server_keys);
-    pl_gate_options options = {.own = &f->server_keys,
-                               .list = f->list,
-                               .may = may,
-                               .on_refused = no_refusal,
-                               .on_list = no_trouble};
-    assert_ok(pl_gate_open(&options));
+    assert_ok(open_quiet_gate(&f->server_keys, f->list));
     assert_ok(pl_wire_bind("tcp://127.0.0.1:*", &f->server, f->address));
     assert_ok(pl_wire_connect_as(f->address, &f->worker, &f->client));
 }

@@ -5,7 +5,6 @@
 #include "modules/cpu/gemm.h"
 #include "modules/cpu/team.h"
 #include "modules/modules.h"
-#include <string.h>
 
 #include "tests/support/suite.h"
 

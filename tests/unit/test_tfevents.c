@@ -1,6 +1,5 @@
 /* folder: job; label: unit */
 #include "job/tfevents.h"
-#include <string.h>
 
 #include "tests/support/suite.h"
 

@@ -6,7 +6,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "tests/support/suite.h"
 
@@ -389,8 +388,7 @@ PL_TEST(specifications_that_do_not_add_up_are_refused)
 
 static float *init_slot(const pl_topology *t, int slot, uint64_t seed)
 {
-    float *x = calloc(pl_topology_slot(t, slot)->n_params, sizeof *x);
-    assert_non_null(x);
+    float *x = pl_alloc(pl_topology_slot(t, slot)->n_params * sizeof *x);
     pl_topology_init(t, slot, seed, x);
     return x;
 }

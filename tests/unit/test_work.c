@@ -11,8 +11,9 @@ PL_TEST(every_number_of_a_phase_arrives_with_an_update)
         OWNED(pl_message_destroy) pl_message m = {.type = PL_MSG_SUBMIT};
         pl_submission_proof proofs[2] = {{.len = 1}, {.len = 1}};
         pl_contribution sent[2] = {{.path = 1, .codec = "i8"}, {.path = 2}};
-        pl_submit_message got,
-            s = {.module = "mix/L1.E0", .contributors = sent, .proofs = proofs, .n = n};
+        OWNED(pl_submission_clear) pl_submit_message got;
+        pl_submit_message s = {
+            .module = "mix/L1.E0", .contributors = sent, .proofs = proofs, .n = n};
         memset(&sent[0].work, 1, sizeof sent[0].work);
         memset(&sent[1].work, 2, sizeof sent[1].work);
         pl_submission_write(&s, &m);
@@ -21,7 +22,6 @@ PL_TEST(every_number_of_a_phase_arrives_with_an_update)
         for (int i = 0; i < n; i++)
             assert_memory_equal(&got.contributors[i].work, &sent[i].work,
                                 sizeof sent[i].work);
-        pl_submission_clear(&got);
     }
 }
 

@@ -6,8 +6,6 @@
 
 #include "net/net.h"
 
-#include <unistd.h>
-
 #include "tests/support/passing_time.h"
 #include "tests/support/end_wire.h"
 #include "tests/support/suite.h"

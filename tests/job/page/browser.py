@@ -9,7 +9,7 @@ import sys
 import time
 
 import chrome
-from chrome import audit, check, no_wider
+from chrome import audit, check, look_small
 
 chromium, url, pathloom, run, pictures, life = sys.argv[1:7]
 
@@ -99,11 +99,7 @@ def look_at_modules(browser):
         browser.screen(1280, 1180, scheme)
         browser.picture(f"modules-{life}-{scheme}")
         audit(browser, "modules, " + scheme)
-    browser.screen(390, 844, "light")
-    time.sleep(1)
-    browser.picture(f"modules-{life}-small")
-    no_wider(browser, 390)
-    audit(browser, "modules, small")
+    look_small(browser, f"modules-{life}-small", "modules, small")
     browser.screen(1280, 1180, "light")
     browser.key("1")
     browser.wait("view.id === 'run'")
@@ -168,11 +164,7 @@ def look_at_router(browser):
         time.sleep(0.5)
         browser.picture(f"router-{life}-{scheme}")
         audit(browser, "router, " + scheme)
-    browser.screen(390, 844, "light")
-    time.sleep(1)
-    browser.picture(f"router-{life}-small")
-    no_wider(browser, 390)
-    audit(browser, "router, small")
+    look_small(browser, f"router-{life}-small", "router, small")
     browser.screen(1280, 1180, "light")
     # A long text is cut between two characters, markup is shown as text, and an empty
     # text clears the answer.
@@ -226,12 +218,7 @@ browser.screen(1280, 1180, "dark")
 browser.picture(f"run-{life}-dark")
 audit(browser, "dark")
 
-# Small screens: no element is wider than the screen.
-browser.screen(390, 844, "light")
-time.sleep(1)
-browser.picture(f"run-{life}-small")
-no_wider(browser, 390)
-audit(browser, "small")
+look_small(browser, f"run-{life}-small", "small")
 browser.screen(1280, 1180, "light")
 
 # Keys show a cell, replay the log, and return to the present (`l`).

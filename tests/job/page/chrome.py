@@ -173,3 +173,13 @@ def no_wider(browser, width):
         e.textContent.slice(0, 60)).slice(0, 4).join('; ')""" % (width + 1))
     check(browser.value(f"innerWidth === {width} && document.documentElement.scrollWidth <= {width}"),
           f"the page is {browser.value('document.documentElement.scrollWidth')} wide on a screen of {width}: {wide}")
+
+
+def look_small(browser, picture, where):
+    """Takes a picture of the page on a small screen, where no element may be wider than
+    the screen."""
+    browser.screen(390, 844, "light")
+    time.sleep(1)
+    browser.picture(picture)
+    no_wider(browser, 390)
+    audit(browser, where)

@@ -5,11 +5,10 @@ usage: talk.py CHROMIUM URL PICTURES
 """
 import json
 import sys
-import time
 import urllib.request
 
 import chrome
-from chrome import audit, check, no_wider
+from chrome import audit, check, look_small
 
 chromium, url, pictures = sys.argv[1:4]
 
@@ -74,11 +73,7 @@ for scheme in ("light", "dark"):
     browser.screen(1280, 900, scheme)
     browser.picture(f"talk-two-{scheme}")
     audit(browser, "two answers, " + scheme)
-browser.screen(390, 844, "light")
-time.sleep(0.5)
-browser.picture("talk-two-small")
-no_wider(browser, 390)
-audit(browser, "talk, small")
+look_small(browser, "talk-two-small", "talk, small")
 
 # Markup from the model or the user must be shown as text, and an error as a sentence.
 ask(browser, "p00", "", "<img src=x onerror='window.bitten = 1'><script>window.bitten = 1</script>")
