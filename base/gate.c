@@ -49,6 +49,7 @@
 #include "base/wire_internal.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <zmq.h>

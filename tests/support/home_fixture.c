@@ -49,7 +49,9 @@ void name_child(child *c, const char *dir, const char *kind, const char *file)
     pl_join(c->ready, dir, file);
 }
 
-bool await_child(child *c)
+/* Waits until the child is ready, but at most two minutes. Returns false if the child
+ * ended before it was ready. */
+static bool await_child(child *c)
 {
     for (int i = 0; i < 12000 && !pl_path_exists(c->ready); i++) {
         if (waitpid(c->pid, NULL, WNOHANG) > 0)
@@ -64,7 +66,7 @@ void start_failing_child(child *c, const char *failpoint)
     enum { STARTS = 5, PAUSE_MS = 300 };
     OWNED(pl_buf_destroy) pl_buf text = {0};
     const char *bind = c->address[0] ? c->address : "tcp://127.0.0.1:*";
-    assert_int_equal(pl_remove_tree(c->ready), PL_OK);
+    assert_ok(pl_remove_tree(c->ready));
     for (int start = 0; start < STARTS; start++) {
         const char *point = start == 0 ? failpoint : "";
         c->pid = fork();
@@ -80,7 +82,7 @@ void start_failing_child(child *c, const char *failpoint)
             break;
         pl_sleep_ms(point[0] ? 0 : PAUSE_MS);
     }
-    assert_int_equal(pl_read_file(c->ready, &text), PL_OK);
+    assert_ok(pl_read_file(c->ready, &text));
     pl_copy_text(c->address, sizeof c->address, pl_buf_text(&text));
     if (strcmp(c->kind, "home") == 0 && !failpoint[0] && !has_hub)
         tell_secret(c->address);
@@ -131,22 +133,7 @@ void restart_child(child *c)
 void define_grid(pl_arm *arm, const char *codec)
 {
     tiny_arm(arm, 2, 2, 2, 5);
-    arm->inner = (pl_inner){.batch = 2,
-                            .context = 16,
-                            .tau = 2,
-                            .phases = 5,
-                            .lr = 1e-3,
-                            .beta1 = 0.9,
-                            .beta2 = 0.95,
-                            .eps = 1e-8,
-                            .clip = 1};
-    for (int c = 0; c < PL_CLASS_COUNT; c++) {
-        arm->outer.lr[c] = 0.7;
-        arm->outer.momentum[c] = 0.9;
-    }
-    arm->outer.method = pl_method_defaults(PL_METHOD_DILOCO);
-    pl_copy_text(arm->outer.codec_name, sizeof arm->outer.codec_name, codec);
-    assert_int_equal(pl_codec_options_default(codec, &arm->outer.codec), PL_OK);
+    assert_ok(tiny_diloco(arm, 2, codec));
     for (int p = 0; p < PATHS; p++)
         arm->weights[p] = 1;
 }
@@ -156,7 +143,7 @@ pl_client *open_client(const char *address)
     pl_client *out = NULL;
     pl_client_options options = {
         .homes = &address, .n_homes = 1, .patience_ms = PATIENCE_MS};
-    assert_int_equal(pl_client_create(&options, &out), PL_OK);
+    assert_ok(pl_client_create(&options, &out));
     return out;
 }
 

@@ -52,9 +52,6 @@ int run_child(char **argv, pl_home_options home);
 
 void name_child(child *c, const char *dir, const char *kind, const char *file);
 
-/* Waits until the child is ready, but at most two minutes. Returns false if the child
- * ended before it was ready. */
-bool await_child(child *c);
 
 /* Starts the child with this fail point ("" for none). If the child ends before it is
  * ready, starts it again without the fail point, up to five starts in all. The child

@@ -51,6 +51,8 @@ int run_self(const char *failpoint, const char *program, const char *first,
     int how = 0;
     const pid_t child = start_self(failpoint, program, first, second);
     assert_int_equal(waitpid(child, &how, 0), child);
+    /* a failed assertion ends a child with 255 */
+    assert_true(!WIFEXITED(how) || WEXITSTATUS(how) < 128);
     return WIFEXITED(how) ? WEXITSTATUS(how) : 128 + WTERMSIG(how);
 }
 

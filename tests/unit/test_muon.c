@@ -31,6 +31,7 @@ static void draw_gradient(float *g, int O, int I, int step)
 static void step_matrix(const char *name, int n_threads, int O, int I, matrices *x)
 {
     OWNED(pl_backend_close) pl_backend *be = open_side(name, "f32", n_threads);
+    assert_non_null(be);
     void *work = NULL;
     assert_ok(
         be->ops->alloc(be, pl_muon_work_floats(O, I) * sizeof(float), "a test", &work));
@@ -160,6 +161,7 @@ static void step_many(const char *name, int n_threads, int n, int per_call, int 
                       int I, many_matrices *x)
 {
     OWNED(pl_backend_close) pl_backend *be = open_side(name, "f32", n_threads);
+    assert_non_null(be);
     const size_t bytes = pl_muon_work_floats(O, I) * sizeof(float);
     void *work = NULL;
     assert_ok(be->ops->alloc(be, bytes, "a test", &work));
@@ -207,6 +209,7 @@ PL_TEST(one_large_direction_does_not_hide_the_others)
     OWNED(free_memory) many_matrices *x = calloc(1, sizeof *x);
     OWNED(free_memory) double *p = calloc(N, sizeof *p), *m = calloc(N, sizeof *m);
     OWNED(pl_backend_close) pl_backend *be = open_side("cpu", "f32", 1);
+    assert_non_null(be);
     void *work = NULL;
     assert_ok(be->ops->alloc(be, pl_muon_work_floats(O, I) * sizeof(float), "", &work));
     for (int i = 0; i < N; i++)
@@ -226,6 +229,7 @@ PL_TEST(a_step_has_the_length_that_its_scale_says)
 {
     OWNED(free_memory) matrices *x = calloc(1, sizeof *x);
     OWNED(pl_backend_close) pl_backend *be = open_side("ref", "f32", 1);
+    assert_non_null(be);
     const pl_adamw adam = {.lr = 1.0f, .step = 1};
     void *work = NULL;
     double squares = 0;
@@ -244,6 +248,7 @@ PL_TEST(a_gradient_of_zeros_changes_nothing_but_the_decay)
 {
     OWNED(free_memory) matrices *x = calloc(1, sizeof *x);
     OWNED(pl_backend_close) pl_backend *be = open_side("cpu", "f32", 1);
+    assert_non_null(be);
     void *work = NULL;
     assert_ok(be->ops->alloc(be, pl_muon_work_floats(3, 5) * sizeof(float), "", &work));
     for (int i = 0; i < 15; i++)
@@ -274,6 +279,7 @@ static void open_rig_of_rows(rig *r, const char *backend, int muon_rows)
     pl_model_options rows = options;
     rows.muon_rows = muon_rows;
     r->be = open_side(backend, "f32", 1);
+    assert_non_null(r->be);
     r->topology = one_path(&shape);
     assert_ok(pl_model_create(r->be, r->topology, &rows, &r->model));
     r->n = pl_topology_path_params(r->topology);
