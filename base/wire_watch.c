@@ -166,9 +166,10 @@ pl_status wire_client_verdict(pl_socket *socket)
  * Where few packets are lost, silence means that the peer or the route is gone. */
 static void allow_for_loss(int fd, const struct tcp_info *info)
 {
-    static const int most_ms = 3 * WIRE_SILENT_MS;
-    if (info->tcpi_total_retrans > info->tcpi_segs_out / 20)
-        (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &most_ms, sizeof most_ms);
+    /* an outage alone repeats at most a few packets within WIRE_SILENT_MS */
+    const bool loses = info->tcpi_total_retrans > 16 + info->tcpi_segs_out / 20;
+    const int most_ms = loses ? 3 * WIRE_SILENT_MS : WIRE_SILENT_MS;
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &most_ms, sizeof most_ms);
 }
 
 /* socket->connections counts the connections that were made since the socket was

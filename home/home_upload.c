@@ -212,13 +212,14 @@ pl_status home_put_blob(home *h, const pl_peer *peer, pl_message *m, pl_message 
         h->uploads.share = home_upload_share(&under);
         if (!own)
             h->uploads.holder = under.lease.key;
+        /* the states of a key may wait here for updates that a relay holds, so these
+         * have a second part of the memory, under a changed key */
+        if (!own && peer->role == PL_AS_RELAY &&
+            pl_codec_claims_homomorphic(piece.head.at, piece.head.len, &n_values))
+            h->uploads.holder.bytes[0] ^= 1;
+    } else if (peer->role == PL_AS_RELAY && !peer->own) {
+        h->uploads.holder = peer->key; /* a sum, which no lease limits */
     }
-    /* A relay sends sums, which no lease limits, and updates, for which the states of
-     * the same key wait here: neither counts to the key of a lease. */
-    if (peer->role == PL_AS_RELAY &&
-        (!piece.lease.at ||
-         pl_codec_claims_homomorphic(piece.head.at, piece.head.len, &n_values)))
-        h->uploads.holder = peer->own ? (pl_pubkey){{0}} : peer->key;
     if (pl_store_has_blob(h->store, &piece.hash))
         there = piece.total;
     else if (under.is_ended)

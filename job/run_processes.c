@@ -459,7 +459,8 @@ void run_stop(pl_run *r, pl_status how)
     pl_launcher_stop(r->launcher, "hub", 60000);
     /* After a job that succeeded, a home may still merge the last rounds. */
     if (how == PL_OK && pl_launcher_end(r->launcher, "home", SAY_MS) > 0)
-        say("wait     for the homes, which make the last versions");
+        say("wait     for the homes, which make the last versions (twice Ctrl+C ends "
+            "them)");
     pl_launcher_stop(r->launcher, "home", how == PL_OK ? DRAIN_MS : 30000);
     pl_client_destroy(&r->client);
     pl_wire_close(&r->hub);

@@ -109,6 +109,8 @@ bool client_retry_due(client_retry *r, pl_socket *socket)
     if (line.arrived_bytes > r->line.arrived_bytes ||
         (!r->is_repeated && line.confirmed_bytes > r->line.confirmed_bytes))
         r->heard_ms = now;
+    if (anew || line.arrived_bytes > r->line.arrived_bytes)
+        r->silence_ms = SILENCE_MS;
     int64_t since = r->sent_ms > r->heard_ms ? r->sent_ms : r->heard_ms;
     r->line = line;
     /* without a connection a repetition would only wait beside the first message */

@@ -154,8 +154,9 @@ static pl_status serve_worker(hub *h, int worker, int64_t now_ms, bool *search)
 {
     hub_worker *w = &h->workers[worker];
     plan_task task;
+    /* workers on trial with the same key have at most one lease together */
     const bool may_take = (h->n_audits > 0 || *search || w->held_token != 0) &&
-                          hub_may_take(h, w);
+                          !(hub_is_on_trial(h, w) && hub_n_held(h, w, HELD_BY_KEY) > 0);
     hub_audit *audit =
         may_take && h->n_audits > 0 ? hub_find_audit(h, worker, now_ms) : NULL;
     if (audit) {
@@ -176,7 +177,7 @@ static pl_status serve_worker(hub *h, int worker, int64_t now_ms, bool *search)
             return note_given(h, w, w->held,
                               &h->tasks.arms[w->held.arm].paths[w->held.index].lease);
         }
-        if (found && !full)
+        if (found && !full && hub_may_take(h, w))
             return give_task(h, worker, task);
     }
     if (*search || !hub_find_backup(h, worker, now_ms, &task))

@@ -546,6 +546,7 @@ void plan_stand_still(plan *p, int64_t ms, int64_t until_ms)
             plan_lease *leases[] = {&path->lease, &path->backup};
             for (int k = 0; k < 2; k++) {
                 leases[k]->granted_ms += ms;
+                leases[k]->moved_ms += leases[k]->moved_ms > 0 ? ms : 0;
                 if (leases[k]->deadline_ms < until_ms)
                     leases[k]->deadline_ms = until_ms;
                 leases[k]->before_ms += leases[k]->before_ms > 0 ? ms : 0;

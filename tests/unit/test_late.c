@@ -421,6 +421,33 @@ FIXTURE_TEST(lease_of_an_audit_lives_as_long_as_that_of_a_task)
     assert_int_equal(a.lease.deadline_ms, 1000 + 600 * 1000 / 20);
 }
 
+/* With one holder per task, a first task is taken from a holder that stands still. That
+ * must not make the others late. */
+FIXTURE_TEST(first_task_that_is_taken_away_is_no_measure)
+{
+    plan *p = &f->h.tasks;
+    p->arms[0].arm.outer.method.method = PL_METHOD_NOLOCO;
+    p->arms[0].n_times = 0;
+    p->arms[0].median_s = p->arms[0].typical_s = 0;
+    p->arms[0].is_measured = false;
+    for (int i = 0; i < 4; i++)
+        f->workers[i].pace[0] = f->workers[i].pace[1] = (hub_pace){0};
+    const plan_lease *l = begin(f, 0);
+    plan_grant(p, (plan_task){0, 1}, 1, 0, TTL);
+    assert_false(hub_is_late(&p->arms[0], &f->paths[0], l, 0, 119000));
+    plan_stand_still(p, 100000, 0); /* the homes were away */
+    assert_false(hub_is_late(&p->arms[0], &f->paths[0], l, 0, 219000));
+    assert_true(hub_is_late(&p->arms[0], &f->paths[0], l, 0, 1000000));
+    hub_end_late(&f->h, f->first, 1000000);
+    assert_false(f->paths[0].lease.active);
+    for (int i = 0; i < 4; i++)
+        f->workers[i].seen_ms = 1000000;
+    hub_look_at_fleet(&f->h, 1000000);
+    assert_true(hub_usual_s(&p->arms[0]) <= 0);
+    hub_end_overdue(&f->h, 9000000);
+    assert_true(f->paths[1].lease.active);
+}
+
 /* A large shard over a slow link: to take the task away would lose what has come. */
 FIXTURE_TEST(lease_whose_bytes_move_is_not_ended_while_nobody_waits)
 {
