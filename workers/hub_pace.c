@@ -132,7 +132,8 @@ bool hub_is_late(const plan_arm *arm, const plan_path *path, const plan_lease *l
     const double held_s = hub_held_s(arm, path, l, phase, now_ms, &n_tasks);
     const int64_t moved_ms = l->moved_ms > l->granted_ms ? l->moved_ms : l->granted_ms;
     if (usual_s <= 0)
-        return 1e-3 * (double)(now_ms - moved_ms) > ldexp(stalled_s * n_tasks, path->n_taken);
+        return 1e-3 * (double)(now_ms - moved_ms) >
+               ldexp(stalled_s * n_tasks, path->n_taken);
     return held_s > ldexp(most_s * n_tasks, path->n_taken);
 }
 
@@ -331,7 +332,8 @@ void hub_note_taken(const hub *h, int of, const plan_path *path, const plan_leas
     const double held_s = fmin(all_s, 1e-3 * (double)(now_ms - w->done_ms)) / n_tasks,
                  step_s = step_of(l),
                  inner_s = step_s > 0 ? step_s * arm->inner.tau : held_s;
-    /* a holder that stands still in a first task says nothing about how long one takes */
+    /* a holder that stands still in a first task says nothing about how long one takes
+     */
     if (step_s <= 0 && hub_usual_s(&h->tasks.arms[of]) <= 0)
         return;
     /* it may be known that the worker needs still longer */

@@ -52,7 +52,6 @@ int run_child(char **argv, pl_home_options home);
 
 void name_child(child *c, const char *dir, const char *kind, const char *file);
 
-
 /* Starts the child with this fail point ("" for none). If the child ends before it is
  * ready, starts it again without the fail point, up to five starts in all. The child
  * may have died at the fail point. Or another process may have taken the child's port,
