@@ -100,6 +100,7 @@ static void drain_monitor(pl_socket *socket)
         switch (event) {
         case ZMQ_EVENT_CONNECTED:
             socket->fd = (int)value;
+            socket->loses = false;
             choose_congestion(socket->is_secure, socket->fd);
             break;
         case ZMQ_EVENT_DISCONNECTED:
@@ -164,12 +165,14 @@ pl_status wire_client_verdict(pl_socket *socket)
  * row: a connection that confirms nothing for WIRE_SILENT_MS is alive there. A new one
  * would send again what was on its way, so such a connection has three times as long.
  * Where few packets are lost, silence means that the peer or the route is gone. */
-static void allow_for_loss(int fd, const struct tcp_info *info)
+static void allow_for_loss(pl_socket *socket, const struct tcp_info *info)
 {
     /* an outage alone repeats at most a few packets within WIRE_SILENT_MS */
     const bool loses = info->tcpi_total_retrans > 16 + info->tcpi_segs_out / 20;
-    const int most_ms = loses ? 3 * WIRE_SILENT_MS : WIRE_SILENT_MS;
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &most_ms, sizeof most_ms);
+    const int ms = loses ? 3 * WIRE_SILENT_MS : WIRE_SILENT_MS;
+    if (loses != socket->loses)
+        (void)setsockopt(socket->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);
+    socket->loses = loses;
 }
 
 /* socket->connections counts the connections that were made since the socket was
@@ -186,7 +189,7 @@ void pl_wire_line_now(pl_socket *socket, pl_wire_line *out)
     if (!out->is_connected || socket->fd < 0 ||
         getsockopt(socket->fd, IPPROTO_TCP, TCP_INFO, &info, &len) != 0)
         return;
-    allow_for_loss(socket->fd, &info);
+    allow_for_loss(socket, &info);
     out->arrived_bytes = info.tcpi_bytes_received;
     out->confirmed_bytes = info.tcpi_bytes_acked;
     /* the kernel sets the smallest round trip to all ones until it has measured one */

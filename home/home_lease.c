@@ -36,8 +36,8 @@ pl_status home_check_here(const home *h, const char *name)
     const int at = h->n_homes > 1 ? pl_home_of(name, (int)h->n_homes) : 0;
     if (h->n_homes <= 1 || at == (int)h->number)
         return PL_OK;
-    return pl_fail(PL_ERR_NOT_FOUND, "%s belongs to home %d, and this is home %llu",
-                   name, at, (unsigned long long)h->number);
+    return pl_fail(PL_ERR_NOT_FOUND, "%s belongs to home-%d, and this is home-%d", name,
+                   at + 1, (int)h->number + 1);
 }
 
 pl_status home_open_seal(const home *h, int n_secrets, pl_bytes sealed, home_lease *out)

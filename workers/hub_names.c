@@ -363,12 +363,11 @@ bool hub_is_on_trial(const hub *h, const hub_worker *w)
     return !w->own_key && (w->n_results == 0 || hub_is_audited(h, w));
 }
 
-/* A key may have many names. On trial they hold one task together, then two more for
- * each result, so that one result does not let them hold many paths. */
+/* A key may have many names. Together they hold one task, and two more for each result,
+ * so that one result does not let them hold many paths. */
 bool hub_may_take(const hub *h, const hub_worker *w)
 {
-    const int most = hub_is_on_trial(h, w) ? 1 : 1 + 2 * w->n_results;
-    return w->own_key || hub_n_held(h, w, HELD_BY_KEY) < most;
+    return w->own_key || hub_n_held(h, w, HELD_BY_KEY) < 1 + 2 * w->n_results;
 }
 
 static bool holds(const hub *h, const hub_worker *w, bool by_key, const plan_lease *l)

@@ -423,7 +423,7 @@ FIXTURE_TEST(lease_of_an_audit_lives_as_long_as_that_of_a_task)
 
 /* With one holder per task, a first task is taken from a holder that stands still. That
  * must not make the others late. */
-FIXTURE_TEST(first_task_that_is_taken_away_is_no_measure)
+FIXTURE_TEST(usual_time_is_not_learned_from_a_holder_that_stood_still)
 {
     plan *p = &f->h.tasks;
     p->arms[0].arm.outer.method.method = PL_METHOD_NOLOCO;

@@ -24,7 +24,7 @@ typedef struct scene {
     pl_thread *thread;
     pl_buf update;
     /* the home */
-    bool silent;           /* it answers no GET_VERSION */
+    bool silent;           /* the home does not answer GET_VERSION */
     bool late;             /* it answers no SUBMIT yet */
     pl_message submit;     /* the last one that came */
     pl_peer from;          /* who sent it */
@@ -253,7 +253,7 @@ static void ask_version(const scene *s, uint64_t request)
     send_as(s->worker, request, &m);
 }
 
-SCENE_TEST(few_states_wait_in_a_relay_for_the_updates_of_one_connection)
+SCENE_TEST(relay_keeps_at_most_four_states_of_one_connection)
 {
     open_relay(s, WAIT_LONG_MS, 64 << 20);
     submit_update(s, 1);
