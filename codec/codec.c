@@ -218,6 +218,50 @@ pl_status pl_codec_encode_update(const pl_codec_options *options,
     return status;
 }
 
+/* Whether a message may have the stretch `is` where the encoder makes `made`. */
+static bool is_layout(const pl_codec_options *o, const pl_codec_round *round,
+                      const codec_stretch *made, const codec_stretch *is)
+{
+    const bool sketch = made->codec == PL_CODEC_SKETCH16;
+    if (is->first != made->first || is->count != made->count ||
+        (is->codec != made->codec && !(sketch && is->codec == WIRE_LIST16)))
+        return false;
+    if (!codec_wire_homomorphic(made->codec))
+        return true;
+    return is->exponent == codec_stretch_exponent(made->codec, round) &&
+           (!sketch || is->codec == WIRE_LIST16 ||
+            is->cells == codec_cells(o, round->n_contributors));
+}
+
+pl_status pl_codec_check_layout(const pl_codec_options *options,
+                                const pl_topology *topology, int module,
+                                const pl_codec_round *round,
+                                const pl_codec_message *message)
+{
+    const int n = pl_codec_parts(topology, module, NULL);
+    pl_codec_part *parts = pl_alloc((size_t)n * sizeof *parts);
+    codec_reader reader;
+    codec_stretch made, is;
+    pl_status status = PL_OK;
+    (void)pl_codec_parts(topology, module, parts);
+    const size_t count = parts[n - 1].first + parts[n - 1].count;
+    PL_TRY(codec_reader_open(&reader, message->data, message->bytes, count));
+    const codec_header *h = &reader.header;
+    bool good = h->homomorphic == pl_codec_is_homomorphic(options);
+    if (good && h->homomorphic)
+        good = h->seed == round->seed && h->exponent == round->scale_exponent &&
+               h->n_contributors == round->n_contributors;
+    for (int i = 0; good && next_stretch(options, parts, n, &i, &made);)
+        good = codec_reader_next(&reader, &is) && is_layout(options, round, &made, &is);
+    if (!good || codec_reader_next(&reader, &is))
+        status = pl_fail(PL_ERR_DATA,
+                         "the update was encoded with another codec, or for another "
+                         "round, another scale or another number of contributors");
+done:
+    pl_free(parts);
+    return status;
+}
+
 /* ---- decoded values ---- */
 enum { LANES = 16 };
 

@@ -177,6 +177,17 @@ typedef struct pl_codec_info {
 pl_status pl_codec_inspect(const void *data, uint64_t bytes, size_t n,
                            pl_codec_info *out);
 
+/* Checks that a message, or a sum of messages, has the layout that
+ * pl_codec_encode_update gives it: one stretch for each run of tensors with one codec,
+ * and in a homomorphic message the seed, scales, W and cells of the round. Messages of
+ * a round can be added without decoding only if they have one layout, and reading many
+ * short stretches would take long. `round` is not used unless the options are
+ * homomorphic. ERR_DATA: the message is wrong, or has a different layout. */
+pl_status pl_codec_check_layout(const pl_codec_options *options,
+                                const pl_topology *topology, int module,
+                                const pl_codec_round *round,
+                                const pl_codec_message *message);
+
 /* Splits n messages that follow each other in `data`; out[i] gets the i-th. Only the
  * lengths in headers are checked. ERR_DATA if there are not exactly n messages. */
 pl_status pl_codec_split(const void *data, uint64_t bytes, int n,

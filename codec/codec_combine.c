@@ -301,7 +301,8 @@ pl_status pl_codec_add_all(const pl_codec_source *messages, size_t n, float *sum
         status = pl_codec_add(all.data, all.bytes, n, 1.0f, total, &unused);
     pl_buf_destroy(&sums[0]);
     pl_buf_destroy(&sums[1]);
-    if (status == PL_ERR_PEEL) {
+    /* the store of an older home may have messages of different layouts */
+    if (status == PL_ERR_PEEL || status == PL_ERR_DATA) {
         memset(total, 0, n * sizeof *total);
         status = pl_codec_add_each(messages, n, total);
     }

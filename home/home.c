@@ -112,7 +112,8 @@ pl_status home_find_module(home *h, const char *name, home_arm **arm, int *modul
     *arm = arm_of_name(h, name);
     *module =
         *arm ? pl_topology_find_module((*arm)->topology, strchr(name, '/') + 1) : -1;
-    if (*module < 0)
+    /* rows, flags and counts go by the name, so only one spelling is known here */
+    if (*module < 0 || strcmp((*arm)->contracts[*module].name, name) != 0)
         return pl_fail(PL_ERR_NOT_FOUND, "this home has no module %s", name);
     return PL_OK;
 }
@@ -128,7 +129,7 @@ pl_status home_find_path(home *h, const char *name, home_arm **arm, int *index)
 
 /* If the commit fails, memory already shows changes that the disk lost: mark the home
  * broken, so that it ends and restarts from disk. */
-static pl_status commit_changes(home *h)
+pl_status home_commit_changes(home *h)
 {
     pl_status status = home_commit(h);
     h->broken = h->broken || status != PL_OK;
@@ -321,7 +322,7 @@ static pl_status on_fence(home *h, pl_message *m)
     memcpy(path->valid, valid, sizeof valid);
     path->fence = m->token;
     if (q.audit) {
-        PL_CHECK(commit_changes(h)); /* updates of this group are dropped, too */
+        PL_CHECK(home_commit_changes(h)); /* updates of this group are dropped, too */
         return home_drop_results(h, arm, index, q.phase, m->token);
     }
     pl_path_state state = path->state;
@@ -331,7 +332,7 @@ static pl_status on_fence(home *h, pl_message *m)
      * the state: an audit would find a lie where there is none. (The hub does not
      * repeat this to a home that does not have the path and was away.) */
     if (home_audits(h, arm)) {
-        PL_CHECK(commit_changes(h));
+        PL_CHECK(home_commit_changes(h));
         PL_CHECK(home_drop_results(h, arm, index, q.phase, m->token));
     }
     if (state.phase != q.phase)
@@ -383,7 +384,7 @@ static pl_status on_put_object(home *h, pl_message *m)
         PL_CHECK(home_adopt_blob(h, &q.blob));
         PL_CHECK(pl_txn_put_object(h->txn, q.name, &q.blob));
     }
-    PL_CHECK(commit_changes(h));
+    PL_CHECK(home_commit_changes(h));
     PL_CHECK(pl_failpoint("home.arm.after"));
     PL_CHECK(home_install_arm(h, &arm));
     home_tell_arm(h, &h->arms[h->n_arms - 1]);
@@ -633,7 +634,7 @@ pl_status home_end_group(home *h)
 {
     pl_status status = pl_failpoint("home.commit.before");
     if (status == PL_OK)
-        status = commit_changes(h);
+        status = home_commit_changes(h);
     for (size_t i = 0; i < h->n_answers; i++) {
         if (status == PL_OK)
             status = pl_failpoint("home.reply.before");

@@ -68,6 +68,28 @@ pl_status home_check_norm(const home *h, const home_arm *arm, const home_module 
                    s->module, norm, usual, gate);
 }
 
+pl_status home_check_start(const home *h, const home_module *m, double norm)
+{
+    double params = m->params_norm;
+    float *first = NULL;
+    pl_status status = PL_OK;
+    if (norm > 0 && params <= 0) { /* version 0 is the newest, and has no norm */
+        const size_t bytes = m->n_params * sizeof *first;
+        PL_CHECK(pl_try_alloc(bytes, "version 0", (void **)&first));
+        PL_TRY(pl_store_read_blob(h->store, &m->params, 0, bytes, first));
+        params = pl_l2_norm(first, m->n_params);
+    }
+    if (h->options->norm_gate > 0 && norm > h->options->norm_gate * params)
+        status =
+            pl_fail(PL_ERR_DATA,
+                    "the update of %s begins %.4g away from version 0, but the norm of "
+                    "its parameters is %.4g, and store.norm_gate allows %g times that",
+                    m->name, norm, params, h->options->norm_gate);
+done:
+    pl_free(first);
+    return status;
+}
+
 /* ---- what a state follows from ---- */
 /* The state before a phase: where this home has it. */
 typedef struct state_source {

@@ -195,6 +195,8 @@ pl_status home_answer_now(home *h, const pl_peer *peer, pl_message *message);
  * mistake, it gets an error as its answer, and the function returns OK. */
 pl_status home_take(home *h, const pl_peer *peer, pl_message *m);
 pl_status home_end_group(home *h); /* commits the group, then sends its answers */
+/* Commits what the group has changed so far. */
+pl_status home_commit_changes(home *h);
 home_arm *home_find_arm(home *h, const char *name, size_t len);
 /* Finds a module by its name, "ARM/L1.E0". ERR_NOT_FOUND: there is no such module. */
 pl_status home_find_module(home *h, const char *name, home_arm **arm, int *module);
@@ -324,6 +326,8 @@ void home_note_norm(home_module *m, double norm);
 /* Refuses an update whose norm is far above the usual norm of the module's updates. */
 pl_status home_check_norm(const home *h, const home_arm *arm, const home_module *m,
                           const pl_submit_message *s);
+/* The same for the second vector of an update (noloco): version 0 minus the start. */
+pl_status home_check_start(const home *h, const home_module *m, double norm);
 /* Refuses a state of path `index` with a wrong size, or with values that training from
  * the path's present state cannot produce (ERR_DATA). It is an upload, or stored. */
 pl_status home_check_state(home *h, const home_arm *arm, int index,

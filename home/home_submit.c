@@ -41,45 +41,34 @@ static int task_of(const place *p, const pl_contribution *c)
     return (int)(c->path * pl_topology_n_replicas(p->arm->topology) + c->replica);
 }
 
-/* Checks that a homomorphic update has the seed, the scale and the number of
- * contributors that all updates of its round must have; otherwise their sum would have
- * no meaning. Also checks that the number of updates in the sum is the number of
- * contributors that the message names. */
-static pl_status check_shared(const place *p, const pl_submit_message *s,
-                              const void *data, uint64_t bytes)
+/* Checks that a message has the layout that all updates of its round must have;
+ * otherwise their sum would have no meaning. Also checks that the number of updates in
+ * the sum is the number of contributors that the message names. */
+static pl_status check_layout(const place *p, const pl_submit_message *s,
+                              const pl_codec_message *update)
 {
     pl_codec_info info;
-    PL_CHECK(pl_codec_inspect(data, bytes, p->module->n_params, &info));
-    const bool wanted = p->module->of->homomorphic;
-    if (info.homomorphic != wanted)
-        return pl_fail(PL_ERR_DATA,
-                       "the update of %s is %s, but updates of its arm are %s",
-                       s->module, wanted ? "not homomorphic" : "homomorphic",
-                       wanted ? "homomorphic" : "not homomorphic");
-    if (info.contributors != s->n)
-        return pl_fail(PL_ERR_DATA,
-                       "the update of %s is the sum of %d updates, but its message "
-                       "names %d contributors",
-                       s->module, info.contributors, s->n);
-    if (!wanted)
-        return PL_OK;
     const pl_codec_round round = pl_round_codec(
         p->module->of, (int)s->contributors[0].path, s->round, p->base_norm);
-    if (info.seed != round.seed || info.scale_exponent != round.scale_exponent ||
-        info.n_contributors != round.n_contributors)
-        return pl_fail(PL_ERR_DATA,
-                       "the update of %s was encoded for another round, another scale "
-                       "or another number of contributors",
-                       s->module);
-    return PL_OK;
+    PL_CHECK(pl_codec_check_layout(&p->arm->arm.outer.codec, p->arm->topology, p->index,
+                                   &round, update));
+    PL_CHECK(pl_codec_inspect(update->data, update->bytes, p->module->n_params, &info));
+    return info.contributors == s->n
+               ? PL_OK
+               : pl_fail(PL_ERR_DATA,
+                         "the update of %s is the sum of %d updates, but its message "
+                         "names %d contributors",
+                         s->module, info.contributors, s->n);
 }
 
-/* Checks the length of an update that the store has, before its bytes are read: a
- * message may name any blob, for example one with all documents of a path. */
-static pl_status check_stored(const home *h, const place *p, const pl_submit_message *s)
+/* Checks the length of an update before its bytes are read: a message may name any blob
+ * of the store, for example one with all documents of a path. */
+static pl_status check_length(const home *h, const place *p, const pl_submit_message *s)
 {
-    uint64_t bytes = 0;
-    PL_CHECK(pl_store_blob_bytes(h->store, &s->update, &bytes));
+    const staging_blob *b = staging_find(&h->uploads, &s->update);
+    uint64_t bytes = b ? b->bytes : 0;
+    if (!b)
+        PL_CHECK(pl_store_blob_bytes(h->store, &s->update, &bytes));
     const uint64_t most = home_update_bound(p->arm, p->index);
     return bytes <= most
                ? PL_OK
@@ -92,7 +81,7 @@ static pl_status check_stored(const home *h, const place *p, const pl_submit_mes
 
 /* Checks that the bytes of an update can be decoded and that all values are finite.
  * Notes the update's size and norm for each of its contributors. If the update has two
- * vectors, the norm is that of the first vector. */
+ * vectors, the norm is that of the first vector; the second has its own limit. */
 static pl_status check_update(home *h, const place *p, pl_submit_message *s)
 {
     pl_codec_message messages[PL_ROUND_VECTORS_MAX];
@@ -101,12 +90,11 @@ static pl_status check_update(home *h, const place *p, pl_submit_message *s)
     pl_bytes update = {0};
     void *owned = NULL;
     const int n_vectors = p->module->of->n_vectors;
-    if (!staging_find(&h->uploads, &s->update))
-        PL_TRY(check_stored(h, p, s));
+    PL_TRY(check_length(h, p, s));
     PL_TRY(home_lend_blob(h, &s->update, "an update", &update, &owned));
     PL_TRY(pl_codec_split(update.at, update.len, n_vectors, messages));
     for (int v = 0; v < n_vectors; v++) {
-        PL_TRY(check_shared(p, s, messages[v].data, messages[v].bytes));
+        PL_TRY(check_layout(p, s, &messages[v]));
         PL_TRY(pl_codec_add(messages[v].data, messages[v].bytes, p->module->n_params,
                             1.0f, NULL, v == 0 ? &norm : &other));
     }
@@ -114,6 +102,7 @@ static pl_status check_update(home *h, const place *p, pl_submit_message *s)
         s->contributors[i].update_bytes = update.len;
         s->contributors[i].norm = norm;
     }
+    PL_TRY(home_check_start(h, p->module, other));
 done:
     pl_free(owned);
     return status;
@@ -255,6 +244,9 @@ static pl_submit_result judge_submission(home *h, place *p, pl_submit_message *s
                                         : home_has_update(p->arm, m, s->round, task);
         is_fenced = is_fenced || !home_is_valid(&p->arm->paths[task], c->token);
     }
+    /* an update of this group of messages is not in the store yet */
+    if (n_in == s->n && (p->trouble = home_commit_changes(h)) != PL_OK)
+        return PL_SUBMIT_REJECTED;
     if (n_in == s->n)
         return has_other_bytes(h, p, s) ? PL_SUBMIT_OTHER : PL_SUBMIT_DUPLICATE;
     if (is_fenced) {

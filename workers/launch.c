@@ -272,9 +272,15 @@ static bool has_others(const pl_launcher *l, const child *c)
     for (int i = 0; i < l->n && !found; i++) {
         const child *other = &l->children[i];
         found = other != c && is_worker(other) && other->pid > 0 &&
-                other->crashes + other->kills == 0;
+                (other->crashes + other->kills == 0 ||
+                 pl_now_ms() - other->started_ms > STEADY_MS);
     }
     return found;
+}
+
+static int64_t delay_of(const child *c)
+{
+    return c->crashes < 6 ? DELAY_MS << c->crashes : DELAY_MAX_MS;
 }
 
 /* Decides what the end of a child means: the job continues without it, the child is
@@ -327,7 +333,7 @@ static pl_status after_death(pl_launcher *l, child *c, int how)
         delay = c->kills < 4 ? 0 : DELAY_MS;
     } else {
         c->crashes++;
-        delay = c->crashes < 6 ? DELAY_MS << c->crashes : DELAY_MAX_MS;
+        delay = delay_of(c);
     }
     const bool often = c->crashes >= CRASHES_MAX || c->kills >= KILLS_MAX;
     if (often && is_worker(c) && has_others(l, c))
@@ -358,7 +364,11 @@ pl_status pl_launcher_tend(pl_launcher *l)
             else
                 snprintf(l->last, sizeof l->last, "%s ended with exit code %d", c->name,
                          WEXITSTATUS(c->how));
-            PL_CHECK(spawn(l, c));
+            const pl_status status = spawn(l, c);
+            if (status != PL_OK && ++c->crashes >= CRASHES_MAX)
+                return status;
+            if (status != PL_OK) /* for example because memory is short */
+                c->restart_ms = pl_now_ms() + delay_of(c);
         }
     }
     return PL_OK;
@@ -424,8 +434,11 @@ int pl_launcher_end(pl_launcher *l, const char *prefix, int timeout_ms)
 {
     int64_t start = pl_now_ms();
     signal_all(l, prefix, SIGTERM);
-    while (count_alive(l, prefix) > 0 && pl_now_ms() - start < timeout_ms)
-        pl_sleep_ms(10);
+    /* what these children deliver may need processes that die meanwhile */
+    for (pl_status status = PL_OK;
+         count_alive(l, prefix) > 0 && pl_now_ms() - start < timeout_ms;
+         pl_sleep_ms(10))
+        status = status == PL_OK ? pl_launcher_tend(l) : status;
     return count_alive(l, prefix);
 }
 

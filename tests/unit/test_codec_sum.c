@@ -219,6 +219,28 @@ PL_TEST(adding_all_is_exact_whether_or_not_the_sum_peels)
     }
 }
 
+/* Homes refuse such messages, but the store of an older home may have them. */
+PL_TEST(messages_of_different_layouts_are_added_one_by_one)
+{
+    OWNED(disperse) crowd c;
+    OWNED(free_memory) float *x = zeros(N), *sum = zeros(N), *apart = zeros(N);
+    pl_codec_message messages[W_MAX];
+    const int order[] = {0, 1};
+    const pl_codec_part parts[] = {{0, N / 2, PL_ROLE_MLP},
+                                   {N / 2, N - N / 2, PL_ROLE_SMALL}};
+    double norm;
+    gather(&c, "i8-shared", 2);
+    fill_worker(x, N, 1);
+    c.messages[1].len = 0;
+    assert_ok(pl_codec_encode_module(&c.options, parts, 2, &c.round, x, NULL,
+                                     &c.messages[1]));
+    for (int w = 0; w < 2; w++)
+        add_ok(&c.messages[w], N, 1.0f, apart);
+    list_all(&c, order, messages);
+    assert_ok(add_list(messages, 2, sum, &norm));
+    assert_memory_equal(sum, apart, N * sizeof *sum);
+}
+
 /* If an encoder cannot decode its own sketch, it sends a list instead. The decoder must
  * get all kept values from both forms. */
 PL_TEST(a_message_that_would_not_peel_is_sent_as_a_list)

@@ -419,6 +419,19 @@ FIXTURE_TEST(update_of_a_wrong_base_or_of_a_strange_path_is_rejected)
     assert_non_null(strstr(path.text, "does not go through"));
 }
 
+/* "mix/embed" is short for "mix/embed.E0" where people type names. A row under it would
+ * count for a round in which the merge does not find it. */
+FIXTURE_TEST(update_under_another_spelling_of_its_module_is_refused)
+{
+    pl_submission s;
+    pl_submit_result result;
+    char text[256];
+    submission_of(f, "mix/embed.E0", SLOT_EMBED, 0, 0, f->start, &s);
+    s.module = "mix/embed";
+    lease_for(f->client, &f->arm, &s.contribution, 0);
+    assert_int_equal(pl_client_submit(f->client, &s, &result, text), PL_ERR_NOT_FOUND);
+}
+
 /* Publishes an arm that scores, and takes the lease of path 1. `s` becomes the state
  * with which the path's only phase ends. */
 static void begin_scoring(fixture *f, const pl_arm *arm, pl_path_state *s)

@@ -106,8 +106,10 @@ PL_TEST(own_parameters_far_from_the_newest_version_are_refused)
 }
 
 /* Sends an update of the embedding, to which all paths contribute; `size` 1 is a root
- * mean square of 0.01. */
-static pl_submit_result send_shared(fixture *f, int path, int64_t phase, float size)
+ * mean square of 0.01. `expected`: a part of the text of a refusal. `cut`: the second
+ * half of the values is sent as if it were a small tensor. */
+static pl_submit_result send_shared(fixture *f, int path, int64_t phase, float size,
+                                    bool cut, const char *expected)
 {
     OWNED(free_memory) pl_contract *of = pl_contracts_create(&f->arm, f->topology);
     const size_t n = of[0].n_params;
@@ -123,8 +125,12 @@ static pl_submit_result send_shared(fixture *f, int path, int64_t phase, float s
     while (pl_client_get_version(f->client, embed, phase, &base) != PL_OK)
         pl_sleep_ms(10);
     const pl_codec_round round = pl_round_codec(&of[0], path, phase, base.norm);
-    assert_ok(pl_codec_encode_update(&f->arm.outer.codec, f->topology, 0, &round,
-                                     update, NULL, &bytes));
+    const pl_codec_part parts[] = {{0, n / 2, PL_ROLE_EMBED},
+                                   {n / 2, n - n / 2, PL_ROLE_SMALL}};
+    assert_ok(cut ? pl_codec_encode_module(&f->arm.outer.codec, parts, 2, &round,
+                                           update, NULL, &bytes)
+                  : pl_codec_encode_update(&f->arm.outer.codec, f->topology, 0, &round,
+                                           update, NULL, &bytes));
     s.base = base.params;
     s.base_version = base.number;
     s.data = bytes.data;
@@ -134,7 +140,7 @@ static pl_submit_result send_shared(fixture *f, int path, int64_t phase, float s
     pl_copy_text(s.contribution.device, PL_TEXT_MAX, "d");
     lease_for(f->client, &f->arm, &s.contribution, phase);
     assert_ok(pl_client_submit(f->client, &s, &result, text));
-    assert_true(result != PL_SUBMIT_REJECTED || strstr(text, "store.norm_gate"));
+    assert_true(result != PL_SUBMIT_REJECTED || strstr(text, expected));
     return result;
 }
 
@@ -142,9 +148,69 @@ PL_TEST(homomorphic_updates_far_longer_than_usual_are_refused)
 {
     OWNED(close_states) fixture *f = open_states(PL_METHOD_DILOCO, "i8-shared");
     for (int path = 0; path < PATHS; path++)
-        assert_int_equal(send_shared(f, path, 0, 1), PL_SUBMIT_ACCEPTED);
-    assert_int_equal(send_shared(f, 0, 1, 3), PL_SUBMIT_REJECTED);
-    assert_int_equal(send_shared(f, 0, 1, 1.9f), PL_SUBMIT_ACCEPTED);
+        assert_int_equal(send_shared(f, path, 0, 1, false, ""), PL_SUBMIT_ACCEPTED);
+    assert_int_equal(send_shared(f, 0, 1, 3, false, "store.norm_gate"),
+                     PL_SUBMIT_REJECTED);
+    assert_int_equal(send_shared(f, 0, 1, 1.9f, false, ""), PL_SUBMIT_ACCEPTED);
+}
+
+/* Updates of different layouts could not be added, which would end the home. */
+PL_TEST(updates_of_a_round_have_one_layout)
+{
+    OWNED(close_states) fixture *f = open_states(PL_METHOD_DILOCO, "i8-shared");
+    assert_int_equal(send_shared(f, 0, 0, 1, true, "another codec"),
+                     PL_SUBMIT_REJECTED);
+    for (int path = 0; path < PATHS; path++)
+        assert_int_equal(send_shared(f, path, 0, 1, false, ""), PL_SUBMIT_ACCEPTED);
+    await_version(f, 1);
+}
+
+/* Both are in one group of messages, so neither is in the store yet. */
+PL_TEST(two_different_updates_that_come_at_once_are_not_called_equal)
+{
+    OWNED(close_states) fixture *f = open_states(PL_METHOD_DILOCO, "f32");
+    for (int i = 0; i < PATHS * N_SLOTS; i++) {
+        worker both[] = {{.slot = i % N_SLOTS}, {.slot = i % N_SLOTS, .idle = true}};
+        start_worker(&both[0], f, f->home.address, i / N_SLOTS);
+        start_worker(&both[1], f, f->home.address, i / N_SLOTS);
+        pl_thread_join(&both[0].thread);
+        pl_thread_join(&both[1].thread);
+        assert_int_equal(both[0].result + both[1].result,
+                         PL_SUBMIT_ACCEPTED + PL_SUBMIT_OTHER);
+    }
+}
+
+/* A mate takes its step with the second vector of an update. */
+PL_TEST(start_that_is_sent_to_mates_has_a_limit)
+{
+    OWNED(free_memory) fixture *f = pl_alloc(sizeof *f);
+    place_home(f, "f32");
+    f->arm.outer.method = pl_method_defaults(PL_METHOD_NOLOCO);
+    f->arm.outer.method.consensus = 0.3;
+    f->arm.outer.method.holders = PATHS;
+    f->arm.outer.own_consensus = true;
+    f->arm.outer.deadline_ms = 1000;
+    start_job(f);
+    for (int i = 0; i < 2; i++) {
+        worker w = {.job = f, .path = PATH, .idle = true};
+        OWNED(pl_buf_destroy) pl_buf bytes = {0}, second = {0};
+        pl_submission s;
+        pl_submit_result result;
+        char name[96], text[256];
+        fill(&w, f->client, SLOT_EMBED, name, &bytes, &s);
+        const size_t n = pl_topology_slot(f->topology, SLOT_EMBED)->n_params;
+        OWNED(free_memory) float *start = pl_alloc(n * sizeof *start);
+        start[1] = i == 0 ? 1e30f : 1e-3f;
+        assert_ok(pl_codec_encode_update(&f->arm.outer.codec, f->topology, 0, NULL,
+                                         start, NULL, &second));
+        pl_buf_append(&bytes, second.data, second.len);
+        s.data = bytes.data;
+        s.bytes = bytes.len;
+        assert_ok(pl_client_submit(f->client, &s, &result, text));
+        assert_int_equal(result, i == 0 ? PL_SUBMIT_REJECTED : PL_SUBMIT_ACCEPTED);
+        assert_true(i == 1 || strstr(text, "away from version 0"));
+    }
+    close_job(f);
 }
 
 PL_CHILD(argc, argv)
