@@ -200,6 +200,7 @@ static pl_status open_socket(const pl_address *at, bool is_server, bool is_secur
         {ZMQ_HANDSHAKE_IVL, WIRE_HANDSHAKE_MS, true, false},
         {ZMQ_HANDSHAKE_IVL, WIRE_CLIENT_MS, false, true},
         {ZMQ_TCP_MAXRT, WIRE_SILENT_MS, false, true},
+        {ZMQ_TCP_MAXRT, 6 * WIRE_SILENT_MS, true, false},
         {ZMQ_TCP_KEEPALIVE, 1, false, false},
         {ZMQ_TCP_KEEPALIVE_IDLE, KEEPALIVE_S, false, false},
         {ZMQ_TCP_KEEPALIVE_INTVL, KEEPALIVE_S, false, false},

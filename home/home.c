@@ -666,7 +666,7 @@ static pl_status check_keys(const home *h)
     if (!pl_gate_is_open() || pl_gate_list_changed() >= h->keys_changed_s)
         return PL_OK;
     return pl_fail(
-        PL_ERR_STALE,
+        PL_ERR_CONFIG,
         "the list of keys (keys/allow) is an older copy: its newest change was at %lld "
         "s, but this store has seen a change at %lld s. Keys that were revoked since "
         "would be valid again, and used invitations, too. Revoke them again with "

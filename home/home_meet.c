@@ -108,8 +108,11 @@ pl_status home_meet(home *h, const pl_peer *peer, pl_message *m, pl_message *ans
     pl_msg_meet wish;
     question q;
     home_lease under;
+    const double began = pl_thread_s();
     PL_CHECK(PL_HEAR(m, meet, &wish));
     PL_CHECK(read_question(h, &wish, &q));
+    /* all holders of the module are sorted to find the mate */
+    pl_wire_charge(h->socket, peer, pl_thread_s() - began);
     PL_CHECK(home_check_here(h, q.module->name));
     /* A worker may decide a meeting only if it has the lease of the phase that begins
      * with the meeting. It may decide to split only if the hub granted this lease after

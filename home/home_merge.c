@@ -303,16 +303,21 @@ static bool has_finished(const home_arm *arm, const home_module *m, int index,
 }
 
 /* Under audits an update counts only after its task has ended and, if the task was
- * drawn, its audit has agreed. So no version contains a result found to be wrong. */
+ * drawn, its audit has agreed. So no version contains a result found to be wrong. An
+ * audit that was open when the job was continued without audits is waited for, too. */
 static bool is_confirmed(const home *h, const home_arm *arm, const home_module *m)
 {
     const int replicas = pl_topology_n_replicas(arm->topology);
     const int module = (int)(m - arm->modules);
     const int64_t round = (int64_t)m->version;
-    for (int i = 0; home_audits(h, arm) && i < m->of->n_holders; i++) {
+    for (int i = 0; (home_audits(h, arm) || h->n_audits > 0) && i < m->of->n_holders;
+         i++) {
         const int path = pl_topology_module_path(arm->topology, module, i / replicas);
         const int index = path * replicas + i % replicas;
-        if (*home_flag(arm, m, round, index) && !has_finished(arm, m, index, round))
+        if (*home_flag(arm, m, round, index) &&
+            (home_audits(h, arm)
+                 ? !has_finished(arm, m, index, round)
+                 : home_in_audit(h, arm->paths[index].state.name) != NULL))
             return false;
     }
     return true;

@@ -320,7 +320,8 @@ void home_snapshot(home *h, pl_buf *out)
             nest_state_record(&inner, out);
         }
         for (int i = 0; i < home_n_tasks(arm); i++) {
-            if (arm->paths[i].state.phase == 0 &&
+            /* an audit may drop a path's first phase again */
+            if (arm->paths[i].state.phase == 0 && !home_audits(h, arm) &&
                 !home_in_audit(h, arm->paths[i].state.name))
                 continue;
             path_record(h, &arm->paths[i], &inner);

@@ -186,7 +186,8 @@ static bool may_do(const hub *h, int worker, const plan_arm *arm, const plan_pat
 bool hub_find_backup(hub *h, int worker, int64_t now_ms, plan_task *out)
 {
     const hub_worker *w = &h->workers[worker];
-    if (h->options->backup == PL_BACKUP_OFF || w->task[0] || w->held_token != 0)
+    if (h->options->backup == PL_BACKUP_OFF || w->task[0] || w->held_token != 0 ||
+        !hub_may_take(h, w))
         return false;
     if (now_ms - h->slow_ms >= LOOK_MS)
         find_slow_leases(h, now_ms);

@@ -77,7 +77,8 @@ static pl_status place_worker(hub *h, const hub_worker *fresh, int *out)
             hub_is_away(h, w, now) && !w->queued && !w->fenced[0] &&
             w->barred_until_ms <= now && !hub_is_audited(h, w) &&
             plan_forget_worker(&h->tasks, i)) {
-            pl_log(PL_LOG_INFO, "worker.forgotten", "worker=%s", w->name);
+            if (pl_log_may(w->own_key))
+                pl_log(PL_LOG_INFO, "worker.forgotten", "worker=%s", w->name);
             pl_name_table_drop(h->worker_names, w->name);
             *out = i;
             return PL_OK;
@@ -327,8 +328,12 @@ pl_status hub_note_failure(hub *h, plan_path *path, int worker, pl_status why,
      * updates made from it are not finite or much too long: a bad state may be the
      * cause. */
     const int maker = hub_find_maker(h, path->state_of, &path->state_key);
+    bool strangers = false; /* then an own worker may have inherited a bad state */
+    for (int i = 0; i < h->n_workers; i++)
+        strangers = strangers || (!h->workers[i].own_key && h->workers[i].delivered);
     if ((why == PL_ERR_DATA || why == PL_ERR_NUMERIC) && path->state_of[0] &&
-        path->phase > 0 && (maker < 0 || !h->workers[maker].own_key))
+        path->phase > 0 &&
+        (maker < 0 || !h->workers[maker].own_key || (strangers && why == PL_ERR_DATA)))
         /* A state of which an audit may have agreed is not dropped because strangers
          * say so: the path waits for the job's own workers. */
         return path->own_failures >= FAILURES_MAX || !h->tasks.audits
@@ -367,7 +372,8 @@ bool hub_is_on_trial(const hub *h, const hub_worker *w)
  * so that one result does not let them hold many paths. */
 bool hub_may_take(const hub *h, const hub_worker *w)
 {
-    return w->own_key || hub_n_held(h, w, HELD_BY_KEY) < 1 + 2 * w->n_results;
+    return w->own_key ||
+           hub_n_held(h, w, HELD_BY_KEY | HELD_BACKUPS) < 1 + 2 * w->n_results;
 }
 
 static bool holds(const hub *h, const hub_worker *w, bool by_key, const plan_lease *l)
@@ -413,8 +419,13 @@ void hub_note_lost(void *hub_of, int worker, uint64_t token)
 {
     hub *h = hub_of;
     const hub_worker *of = &h->workers[worker];
-    if (hub_is_on_trial(h, of) && token > of->trial_token)
+    if (hub_is_on_trial(h, of) && token > of->trial_token) {
         count_failure(h, worker, "it lost a lease without a usable result");
+        /* a RENEW may bring the lease back, and it may expire again */
+        for (int i = 0; token != UINT64_MAX && i < h->n_workers; i++)
+            if (same_holder(&h->workers[i], of))
+                h->workers[i].trial_token = token;
+    }
     hub_put_on_trial(h, worker);
 }
 

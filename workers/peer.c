@@ -20,16 +20,18 @@ static void free_offer(peer_offer *o)
     pl_free_all(o->data, o);
 }
 
-/* Keeps an offer of this worker. Frees older offers of the same path and module for
- * which no mate can ask any more. */
+/* Keeps an offer of this worker. Frees older offers for which no mate asks any more: of
+ * earlier rounds, also of paths that other workers train now, and of other arms. */
 static void keep_offer(peer *p, peer_offer *o)
 {
     size_t n = 0;
     for (size_t i = 0; i < p->n_kept; i++) {
         peer_offer *old = p->kept[i];
+        const size_t arm = strcspn(o->module, "/") + 1;
         bool same = old->path == o->path && old->replica == o->replica &&
                     strcmp(old->module, o->module) == 0;
-        if (same && (old->round == o->round || old->round <= o->round - ROUNDS_KEPT))
+        if ((same && old->round == o->round) || old->round <= o->round - ROUNDS_KEPT ||
+            strncmp(old->module, o->module, arm) != 0)
             free_offer(old);
         else
             p->kept[n++] = old;

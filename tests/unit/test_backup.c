@@ -132,6 +132,8 @@ FIXTURE_TEST(first_task_of_a_worker_on_trial_is_begun_twice)
     plan_grant(&f->h.tasks, (plan_task){0, 1}, 2, 0, TTL);
     assert_false(finds(f, 1, 300)); /* with two tasks the reports tell which is slow */
     assert_true(finds(f, 1, 2100));
+    f->workers[1].key = f->workers[2].key; /* whose other worker has a lease */
+    assert_false(finds(f, 1, 2200));
 }
 
 FIXTURE_TEST(slowest_of_many_comes_first)

@@ -9,6 +9,7 @@
 
 enum { TOKEN = 100 };
 static char rows[PATHS][PL_AUDIT_TEXT_MAX]; /* the paths' rows in the newest state */
+static int n_paths;                         /* the paths in it */
 
 static void tell_home(fixture *f, pl_message *q, uint16_t answer, pl_message *kept)
 {
@@ -31,7 +32,7 @@ static int count_rows(fixture *f, int *in_audit)
     PL_SAY(&q, GET_STATE, get_state, .offset = 0);
     tell_home(f, &q, PL_MSG_STATE_IS, &a);
     pl_reader_open(&all, "a state", a.data.data, a.data.len);
-    *in_audit = 0;
+    *in_audit = n_paths = 0;
     for (size_t i = 0; i < pl_field_count(&all, PL_TAG_RECORD); i++) {
         size_t len = 0;
         char text[PL_AUDIT_TEXT_MAX], name[PL_MODULE_NAME_MAX];
@@ -39,6 +40,7 @@ static int count_rows(fixture *f, int *in_audit)
         const uint8_t *at = pl_get_bytes(&all, PL_TAG_RECORD, i, &len);
         pl_reader_open(&r, "a record", at, len);
         *in_audit += pl_field_count(&r, PL_TAG_IN_AUDIT) > 0;
+        n_paths += pl_field_count(&r, PL_TAG_NAME) > 0;
         if (pl_field_count(&r, PL_TAG_AUDIT) == 0)
             continue;
         n++;
@@ -173,6 +175,7 @@ PL_TEST(odd_result_leaves_nothing)
     tell_verdict(&f, first, PL_VERDICT_ODD);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(count_rows(&f, &in_audit), 0);
+        assert_int_equal(n_paths, PATHS); /* the hub may not have heard the event */
         assert_int_equal(phase_of(&f, 0, &now), 0);
         assert_true(pl_hash_none(&now.moments));
         assert_int_equal(submit_update(&f, 0, 1, TOKEN), PL_SUBMIT_FENCED);
@@ -187,6 +190,31 @@ PL_TEST(odd_result_leaves_nothing)
     assert_int_equal(phase_of(&f, 0, &now), 0);
     tell_verdict(&f, rows[0], PL_VERDICT_AGREED);
     assert_int_equal(phase_of(&f, 0, &now), 1);
+}
+
+/* The user continues the job with fleet.audit=0, while audits are open. */
+PL_TEST(open_audits_are_waited_for_when_audits_are_turned_off)
+{
+    OWNED(close_job) fixture f;
+    int in_audit = 0;
+    open_job(&f, "f32");
+    for (int path = 0; path < 2; path++) {
+        submit_updates(&f, path, TOKEN);
+        assert_int_equal(end_task(&f, path, 1e-6f, TOKEN), PL_SUBMIT_ACCEPTED);
+    }
+    setenv("PL_TEST_NO_AUDIT", "1", 1);
+    restart_child(&f.home);
+    unsetenv("PL_TEST_NO_AUDIT");
+    for (int path = 2; path < PATHS; path++) {
+        submit_updates(&f, path, TOKEN);
+        assert_int_equal(end_task(&f, path, 1e-6f, TOKEN), PL_SUBMIT_ACCEPTED);
+    }
+    assert_int_equal(count_rows(&f, &in_audit), 2);
+    pl_sleep_ms(1500); /* more than two of its turns */
+    assert_int_equal(version_of(&f), 0);
+    tell_verdict(&f, rows[0], PL_VERDICT_AGREED);
+    tell_verdict(&f, rows[1], PL_VERDICT_AGREED);
+    (void)wait_version(&f, embed);
 }
 
 /* Sends the first path's update of `embed` in the second phase. */
@@ -427,5 +455,7 @@ PL_TEST(update_is_for_the_hub_alone)
 
 PL_CHILD(argc, argv)
 {
-    return run_child(argv, (pl_home_options){.keep_updates = true, .audit = 1});
+    return run_child(argv,
+                     (pl_home_options){.keep_updates = true,
+                                       .audit = getenv("PL_TEST_NO_AUDIT") ? 0 : 1});
 }

@@ -375,9 +375,12 @@ FIXTURE_TEST(leases_that_run_out_bar_a_key_on_trial)
     hub_note_success(&f->h, 0, false);
     assert_false(
         hub_is_on_trial(&f->h, &f->workers[1])); /* worker 1 has the same key */
-    for (int i = 0; i < 3; i++) {
-        hub_note_lost(&f->h, 0, UINT64_MAX);
+    hub_note_lost(&f->h, 0, UINT64_MAX);
+    /* a lease that is renewed too late comes back, and may run out again */
+    for (uint64_t i = 0; i < 6; i++) {
+        hub_note_lost(&f->h, 0, UINT64_C(1) << 40 | i / 3);
         assert_true(hub_is_on_trial(&f->h, &f->workers[1]));
+        assert_int_equal(f->workers[1].n_failures, 1 + i / 3);
         assert_false(hub_is_barred(&f->workers[1], pl_now_ms()));
     }
     hub_note_lost(&f->h, 1, UINT64_MAX);
@@ -387,6 +390,29 @@ FIXTURE_TEST(leases_that_run_out_bar_a_key_on_trial)
         hub_note_lost(&f->h, 2, UINT64_MAX);
     assert_false(hub_is_on_trial(&f->h, &f->workers[2]));
     assert_false(hub_is_barred(&f->workers[2], pl_now_ms()));
+}
+
+/* Own parameters that a joined worker has moved a little in each of many phases go on
+ * into the states of the own workers after it. */
+FIXTURE_TEST(own_state_may_be_the_cause_of_failures_if_others_have_delivered)
+{
+    f->h.worker_names = pl_name_table_create();
+    pl_name_table_put(f->h.worker_names, f->workers[1].name, 1);
+    for (int joined = 0; joined < 2; joined++) {
+        plan_path *path = &f->paths[joined];
+        path->phase = 1;
+        pl_copy_text(path->state_of, sizeof path->state_of, f->workers[1].name);
+        path->lease.failures = 3;
+        f->workers[2].own_key = false;
+        f->workers[2].delivered = joined;
+        f->workers[0].seen_ms = pl_now_ms();
+        f->h.failure[0] = '\0';
+        for (int i = 0; i < 3; i++)
+            assert_ok(hub_note_failure(&f->h, path, 0, PL_ERR_DATA, "too long"));
+        assert_int_equal(f->h.failure[0] == '\0', joined);
+        assert_int_equal(path->drops_state, joined);
+    }
+    pl_name_table_destroy(&f->h.worker_names);
 }
 
 FIXTURE_TEST(audit_that_is_held_for_ever_goes_to_another)

@@ -90,11 +90,25 @@ FIXTURE_TEST(only_two_rounds_of_a_path_are_kept)
     OWNED(pl_buf_destroy) pl_buf got = {0};
     for (int64_t round = 0; round < 5; round++)
         put(f, "mix/L1.E0", round, 0, 64);
-    put(f, "mix/L1.E0", 0, 1, 64); /* vectors of another path replace none of these */
+    put(f, "mix/L1.E0", 3, 1, 64); /* vectors of another path replace none of these */
     expect(f, "mix/L1.E0", 4, 0, 64);
     expect(f, "mix/L1.E0", 3, 0, 64);
-    expect(f, "mix/L1.E0", 0, 1, 64);
+    expect(f, "mix/L1.E0", 3, 1, 64);
     assert_int_equal(get(f, "mix/L1.E0", 2, 0, &got), PL_ERR_NOT_FOUND);
+}
+
+/* Paths go to other workers, and chapters have other arms. */
+FIXTURE_TEST(offers_for_which_no_mate_asks_are_not_kept)
+{
+    OWNED(pl_buf_destroy) pl_buf got = {0};
+    put(f, "mix/L1.E0", 0, 0, 64);
+    put(f, "mix/L1.E0", 1, 1, 64);
+    put(f, "mix/L1.E0", 2, 1, 64);
+    expect(f, "mix/L1.E0", 1, 1, 64);
+    assert_int_equal(get(f, "mix/L1.E0", 0, 0, &got), PL_ERR_NOT_FOUND);
+    put(f, "mix~1/L1.E0", 0, 2, 64);
+    expect(f, "mix~1/L1.E0", 0, 2, 64);
+    assert_int_equal(get(f, "mix/L1.E0", 2, 1, &got), PL_ERR_NOT_FOUND);
 }
 
 FIXTURE_TEST(a_repeated_round_replaces_itself)
