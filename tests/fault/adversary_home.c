@@ -444,7 +444,10 @@ void act_malformed_update(adversary *a)
     if (make_update_of(a, p, what, some_slot(a), (int)p->lease.index, &k, &update)) {
         know_lease(p, &k);
         right_numbers(a, &k);
-        if (what != NOT_FINITE)
+        char *end = strrchr(k.module, '.');
+        if (end && dice_roll(&a->dice, 4) == 0) /* "mix/embed" for "mix/embed.E0" */
+            *end = '\0';
+        else if (what != NOT_FINITE)
             spoil_update(a, &update);
         pl_blob_hash(update.data, update.len, &k.blob);
         (void)upload(a, p, &update, &k);

@@ -1,5 +1,7 @@
 /* folder: base; label: integration */
 #include "base/base.h"
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
@@ -55,6 +57,36 @@ static void await_message(pl_socket *socket, pl_peer *peer, pl_message *out)
     assert_int_equal(pl_wire_poll(&socket, 1, NULL, 0, WAIT_MS, &ready), 1);
     assert_true(ready);
     assert_ok(pl_wire_recv(socket, peer, out));
+}
+
+/* While data are under way, the kernel sends no keepalive probes. */
+PL_TEST(server_notices_a_peer_that_vanished_while_data_are_under_way)
+{
+    OWNED(close_pair) socket_pair pair;
+    pl_peer peer;
+    OWNED(pl_message_destroy) pl_message m;
+    pl_address at;
+    int n_found = 0;
+    open_pair(&pair);
+    pl_message_init(&m, 2);
+    assert_ok(pl_wire_send(pair.client, &m));
+    await_message(pair.server, &peer, &m);
+    assert_ok(pl_address_parse(pair.address, &at));
+    for (int fd = 3; fd < 256; fd++) {
+        struct sockaddr_in own, other;
+        socklen_t len = sizeof own, other_len = sizeof other;
+        int ms = 0;
+        socklen_t ms_len = sizeof ms;
+        if (getsockname(fd, (struct sockaddr *)&own, &len) != 0 ||
+            own.sin_family != AF_INET || ntohs(own.sin_port) != at.port ||
+            getpeername(fd, (struct sockaddr *)&other, &other_len) != 0)
+            continue;
+        n_found++;
+        assert_int_equal(getsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, &ms_len),
+                         0);
+        assert_int_equal(ms, 60000);
+    }
+    assert_int_equal(n_found, 1);
 }
 
 PL_TEST(messages_go_there_and_back)
