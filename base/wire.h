@@ -144,8 +144,9 @@ const pl_wire_counts *pl_wire_counted(const pl_socket *socket);
 void pl_wire_charge(pl_socket *socket, const pl_peer *from, double seconds);
 
 /* Sends a question from a client and waits for its answer. The same request is sent
- * again every `retry_ms` until `timeout_ms`; answers to other requests are dropped. If
- * the answer is an error (ERR), returns the status and the sentence in it. */
+ * again every `retry_ms` until `timeout_ms`; answers to other requests are dropped.
+ * Both limits begin anew when bytes arrive (until ten times `timeout_ms`). If the
+ * answer is an error (ERR), returns the status and the sentence in it. */
 pl_status pl_wire_ask(pl_socket *socket, const pl_message *question, int retry_ms,
                       int timeout_ms, pl_message *answer);
 uint64_t pl_wire_next_request(void); /* a new request number */

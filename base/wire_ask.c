@@ -5,8 +5,9 @@
 
 #include <stdatomic.h>
 
-/* every LOOK_MS pl_wire_ask checks whether the server refused this client */
-enum { LOOK_MS = 100, REACH_MS = 1000 };
+/* every LOOK_MS pl_wire_ask checks whether the server refused this client, or bytes
+ * came; SLOW_TIMES: bytes that arrive make its limit longer at most by this factor */
+enum { LOOK_MS = 100, REACH_MS = 4000, SLOW_TIMES = 10 };
 
 void pl_message_init(pl_message *message, uint16_t type)
 {
@@ -82,8 +83,17 @@ pl_status pl_wire_ask(pl_socket *socket, const pl_message *question, int retry_m
                       int timeout_ms, pl_message *answer)
 {
     int64_t now = pl_now_ms(), deadline = now + timeout_ms, next_send = now;
+    const int64_t most = now + (int64_t)SLOW_TIMES * timeout_ms;
     int n_sent = 0;
+    pl_wire_line line = {0};
     for (; now < deadline; now = pl_now_ms()) {
+        /* On a slow link a handshake or a large answer may be under way. */
+        const uint64_t before = line.arrived_bytes;
+        pl_wire_line_now(socket, &line);
+        if (line.arrived_bytes != before) {
+            deadline = now + timeout_ms < most ? now + timeout_ms : most;
+            next_send = n_sent > 0 && retry_ms > 0 ? now + retry_ms : next_send;
+        }
         if (now >= next_send) {
             pl_status sent = pl_wire_send(socket, question);
             if (sent != PL_OK && sent != PL_ERR_NET)

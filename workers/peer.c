@@ -3,7 +3,8 @@
  * offers. Other threads pass offers to it through a queue. */
 #include "workers/peer.h"
 
-enum { WAIT_MS = 200, PATIENCE_MS = 800, ROUNDS_KEPT = 2 };
+/* A handshake and the first answer take six round trips. */
+enum { WAIT_MS = 200, PATIENCE_MS = 2000, ROUNDS_KEPT = 2 };
 /* An update may take LONGEST_MS, and 1 ms more for each RATE bytes that it may have. */
 enum { LONGEST_MS = 5000, RATE = 1024 };
 

@@ -89,6 +89,40 @@ PL_TEST(server_notices_a_peer_that_vanished_while_data_are_under_way)
     assert_int_equal(n_found, 1);
 }
 
+/* Answers the first question after as many other messages. */
+static void answer_slowly(void *of)
+{
+    enum { OTHERS = 8 };
+    pl_socket *server = of;
+    pl_peer peer;
+    pl_message m = {0};
+    await_message(server, &peer, &m);
+    const uint64_t request = m.request;
+    for (int i = 0; i < OTHERS; i++) {
+        m.request = request + 1000;
+        pl_sleep_ms(250);
+        assert_ok(pl_wire_send_to(server, &peer, &m));
+    }
+    m.request = request;
+    assert_ok(pl_wire_send_to(server, &peer, &m));
+    pl_message_destroy(&m);
+}
+
+/* A question that is repeated meanwhile would make the link still slower. */
+PL_TEST(answer_on_a_slow_link_is_waited_for_while_bytes_arrive)
+{
+    OWNED(close_pair) socket_pair pair;
+    pl_thread *thread;
+    pl_peer peer;
+    pl_message q = {.type = 2, .request = pl_wire_next_request()}, a = {0}, again = {0};
+    open_pair(&pair);
+    assert_ok(pl_thread_start("server", answer_slowly, pair.server, &thread));
+    assert_ok(pl_wire_ask(pair.client, &q, 1000, 1500, &a));
+    pl_thread_join(&thread);
+    assert_int_equal(pl_wire_recv(pair.server, &peer, &again), PL_ERR_TIMEOUT);
+    pl_message_destroy(&a);
+}
+
 PL_TEST(messages_go_there_and_back)
 {
     OWNED(close_pair) socket_pair pair;
