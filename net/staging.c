@@ -58,23 +58,14 @@ bool staging_holder_is_full(const staging *s, uint64_t bytes)
     return (is_over && (n > 0 || s->share > 0)) || n >= HOLDER_UPLOADS_MAX;
 }
 
-pl_status staging_read(pl_message *m, staging_piece *out)
+pl_status staging_read(pl_message *m, pl_msg_put_blob *out)
 {
-    pl_msg_put_blob said;
-    PL_CHECK(PL_HEAR(m, put_blob, &said));
-    *out = (staging_piece){.hash = said.blob,
-                           .total = said.total,
-                           .offset = said.offset,
-                           .lease = said.lease,
-                           .data = m->data.data,
-                           .len = m->data.len,
-                           .head = said.head,
-                           .direct = said.direct};
-    if (out->offset > out->total || out->len > out->total - out->offset)
+    PL_CHECK(PL_HEAR(m, put_blob, out));
+    if (out->offset > out->total || m->data.len > out->total - out->offset)
         return pl_fail(PL_ERR_PROTO,
                        "a piece of %zu bytes at offset %llu does not fit into a blob "
                        "of %llu bytes",
-                       out->len, (unsigned long long)out->offset,
+                       m->data.len, (unsigned long long)out->offset,
                        (unsigned long long)out->total);
     return PL_OK;
 }
@@ -179,24 +170,17 @@ static pl_status check_room(const staging *s, uint64_t bytes)
  * task on a slow link needs long for all of them. Those without a lease have nothing in
  * common. A question how far an upload is does not count: where no large packet passes,
  * small ones still do. */
-void staging_touch(staging *s)
+void staging_touch(staging *s, const staging_blob *moved)
 {
     const int64_t now = pl_now_ms();
-    for (staging_blob *b = s->owner ? s->first : NULL; b; b = b->next)
-        if (b->owner == s->owner)
+    for (staging_blob *b = s->first; b; b = b->next)
+        if (b == moved || (s->owner != 0 && b->owner == s->owner))
             b->touched_ms = now;
 }
 
-static void touch_uploads(staging *s, staging_blob *moved)
+pl_status staging_open(staging *s, const pl_msg_put_blob *p, staging_blob **out)
 {
-    moved->touched_ms = pl_now_ms();
-    staging_touch(s);
-}
-
-/* Finds the upload of the piece, or begins it. */
-static pl_status open_blob(staging *s, const staging_piece *p, staging_blob **out)
-{
-    staging_blob *b = find_of(s, s->owner, &p->hash);
+    staging_blob *b = find_of(s, s->owner, &p->blob);
     *out = NULL;
     if (!b) {
         PL_CHECK(check_room(s, p->total));
@@ -206,7 +190,7 @@ static pl_status open_blob(staging *s, const staging_piece *p, staging_blob **ou
             pl_free(b);
             return status;
         }
-        b->hash = p->hash;
+        b->hash = p->blob;
         b->owner = s->owner;
         b->path = s->path;
         b->phase = s->phase;
@@ -215,7 +199,7 @@ static pl_status open_blob(staging *s, const staging_piece *p, staging_blob **ou
         b->next = s->first;
         s->first = b;
         s->bytes += b->room;
-        touch_uploads(s, b);
+        staging_touch(s, b);
     }
     if (b->bytes != p->total)
         return pl_fail(PL_ERR_PROTO,
@@ -226,44 +210,25 @@ static pl_status open_blob(staging *s, const staging_piece *p, staging_blob **ou
     return PL_OK;
 }
 
-pl_status staging_open(staging *s, const staging_piece *p, uint64_t *there)
+pl_status staging_put(staging *s, const pl_msg_put_blob *p, const pl_buf *piece,
+                      staging_blob **out)
 {
-    staging_blob *b;
-    *there = 0;
-    PL_CHECK(open_blob(s, p, &b));
-    *there = b->there;
-    return PL_OK;
-}
-
-void staging_note(staging *s, staging_blob *b, uint64_t there)
-{
-    b->there = there;
-    touch_uploads(s, b);
-}
-
-pl_status staging_put(staging *s, const staging_piece *p, uint64_t *there)
-{
-    staging_blob *b = find_of(s, s->owner, &p->hash);
-    *there = 0;
+    staging_blob *b = find_of(s, s->owner, &p->blob);
+    *out = NULL;
     if (p->offset > (b ? b->there : 0))
         return pl_fail(PL_ERR_BUSY,
                        "a piece at offset %llu came, but only %llu bytes before it are "
                        "here; ask how far the upload is",
                        (unsigned long long)p->offset,
                        (unsigned long long)(b ? b->there : 0));
-    PL_CHECK(open_blob(s, p, &b));
-    if (p->offset + p->len > b->there) {
-        memcpy(b->data + p->offset, p->data, p->len);
-        b->there = p->offset + p->len;
-        touch_uploads(s, b);
+    PL_CHECK(staging_open(s, p, &b));
+    if (p->offset + piece->len > b->there) {
+        memcpy(b->data + p->offset, piece->data, piece->len);
+        b->there = p->offset + piece->len;
+        staging_touch(s, b);
     }
-    *there = b->there;
+    *out = b;
     return PL_OK;
-}
-
-staging_blob *staging_begun(const staging *s, const pl_hash *hash)
-{
-    return find_of(s, s->owner, hash);
 }
 
 bool staging_has(const staging *s, const pl_hash *hash)

@@ -156,35 +156,35 @@ static void own_uploads(relay *r, const pl_peer *peer, pl_bytes lease)
 static pl_status on_put_blob(relay *r, const pl_peer *peer, uint64_t kept_bytes,
                              pl_message *m)
 {
-    staging_piece p;
-    uint64_t there = 0, n = 0;
-    const bool good = staging_read(m, &p) == PL_OK;
+    pl_msg_put_blob p;
+    staging_blob *b = NULL;
+    uint64_t n = 0;
+    const bool good = staging_read(m, &p) == PL_OK, has_bytes = m->data.len > 0;
     own_uploads(r, peer, good ? p.lease : (pl_bytes){0});
-    const void *head = !good ? NULL : p.len > 0 ? p.data : p.head.at;
+    const pl_bytes head = has_bytes ? (pl_bytes){m->data.data, m->data.len} : p.head;
     const bool is_kept =
-        good &&
-        (staging_has(&r->uploads, &p.hash) ||
-         (p.offset == 0 && p.total <= r->uploads.limit &&
-          !staging_holder_is_full(&r->uploads, p.total + kept_bytes) &&
-          pl_codec_claims_homomorphic(head, p.len > 0 ? p.len : p.head.len, &n) &&
-          n <= r->uploads.limit / sizeof(float)));
+        good && (staging_has(&r->uploads, &p.blob) ||
+                 (p.offset == 0 && p.total <= r->uploads.limit &&
+                  !staging_holder_is_full(&r->uploads, p.total + kept_bytes) &&
+                  pl_codec_claims_homomorphic(head.at, head.len, &n) &&
+                  n <= r->uploads.limit / sizeof(float)));
     pl_status status = PL_ERR_PROTO; /* also if the relay takes no more of this key */
     if (is_kept)
-        status = p.len > 0 ? staging_put(&r->uploads, &p, &there)
-                           : staging_open(&r->uploads, &p, &there);
+        status = has_bytes ? staging_put(&r->uploads, &p, &m->data, &b)
+                           : staging_open(&r->uploads, &p, &b);
     if ((status == PL_ERR_PROTO || status == PL_ERR_NOMEM) &&
-        !(is_kept && staging_has(&r->uploads, &p.hash))) {
-        if (good && p.len > 0) /* the state of a task whose updates wait here */
-            staging_touch(&r->uploads);
+        !(is_kept && staging_has(&r->uploads, &p.blob))) {
+        if (good && has_bytes) /* the state of a task whose updates wait here */
+            staging_touch(&r->uploads, NULL);
         relay_question *q = new_question(r, RELAY_PASSED, peer, m->request);
-        q->asks_room = good && p.len == 0;
+        q->asks_room = good && !has_bytes;
         return forward_question(r, q->id, m);
     }
     if (status != PL_OK)
         return answer_error(r, peer, m->request, status, pl_last_error());
     pl_message a = {0};
     a.request = m->request;
-    PL_SAY(&a, PUT_STATE, put_state, .offset = there);
+    PL_SAY(&a, PUT_STATE, put_state, .offset = b->there);
     status = answer_asker(r, peer, &a);
     pl_message_destroy(&a);
     return status;

@@ -26,13 +26,10 @@ static pl_status put_piece(staging *s, uint8_t number, uint64_t total, uint64_t 
     pl_buf_reserve(&data, len);
     memset(data.data, number, len);
     data.len = len;
-    staging_piece piece = {.hash = name_of(number),
-                           .total = total,
-                           .offset = offset,
-                           .data = data.data,
-                           .len = len};
-    uint64_t there;
-    return staging_put(s, &piece, &there);
+    const pl_msg_put_blob piece = {
+        .blob = name_of(number), .total = total, .offset = offset};
+    staging_blob *b;
+    return staging_put(s, &piece, &data, &b);
 }
 
 static pl_status put_all(staging *s, uint8_t number, uint64_t total)
@@ -157,7 +154,7 @@ PL_TEST(a_key_without_a_lease_has_one_large_upload_and_few_small_ones)
 {
     staging s = of_limit(64 * MIB);
     pl_hash name = {{0}};
-    uint64_t there;
+    staging_blob *b;
     s.holder = (pl_pubkey){{1}};
     assert_ok(put_all(&s, 1, 40 * MIB));
     assert_int_equal(put_piece(&s, 2, 1, 0), PL_ERR_BUSY);
@@ -165,8 +162,8 @@ PL_TEST(a_key_without_a_lease_has_one_large_upload_and_few_small_ones)
     int n = 0;
     for (bool full = false; !full && n < 100000; n += !full) {
         memcpy(name.bytes + 1, &n, sizeof n);
-        const staging_piece piece = {.hash = name};
-        full = staging_open(&s, &piece, &there) == PL_ERR_BUSY;
+        const pl_msg_put_blob piece = {.blob = name};
+        full = staging_open(&s, &piece, &b) == PL_ERR_BUSY;
     }
     assert_in_range(n, STAGING_UPLOADS_MAX, 8 * STAGING_UPLOADS_MAX);
     s.holder = (pl_pubkey){{2}};
@@ -178,13 +175,13 @@ PL_TEST(a_lease_has_few_uploads_however_small)
 {
     staging s = of_limit(64 * MIB);
     pl_hash name = {{0}};
-    uint64_t there;
+    staging_blob *b;
     s.owner = 1;
     s.share = 4 * MIB;
     for (int i = 0; i <= STAGING_UPLOADS_MAX; i++) {
         memcpy(name.bytes, &i, sizeof i);
-        const staging_piece piece = {.hash = name, .total = (uint64_t)i % 2};
-        assert_int_equal(staging_open(&s, &piece, &there),
+        const pl_msg_put_blob piece = {.blob = name, .total = (uint64_t)i % 2};
+        assert_int_equal(staging_open(&s, &piece, &b),
                          i < STAGING_UPLOADS_MAX ? PL_OK : PL_ERR_PROTO);
     }
     s.owner = 2; /* another lease */
@@ -195,10 +192,10 @@ PL_TEST(a_lease_has_few_uploads_however_small)
 /* Asks for room; returns how many bytes have arrived. */
 static uint64_t arrived(staging *s, uint8_t number, uint64_t total)
 {
-    uint64_t there = 0;
-    staging_piece piece = {.hash = name_of(number), .total = total};
-    assert_ok(staging_open(s, &piece, &there));
-    return there;
+    staging_blob *b;
+    const pl_msg_put_blob piece = {.blob = name_of(number), .total = total};
+    assert_ok(staging_open(s, &piece, &b));
+    return b->there;
 }
 
 PL_TEST(an_upload_tells_how_far_it_is_and_takes_pieces_in_order)
