@@ -579,9 +579,7 @@ pl_status home_take(home *h, const pl_peer *peer, pl_message *m)
     pl_message a = {.type = PL_MSG_OK};
     pl_status status;
     /* until the message's lease has been read, its uploads have no owner */
-    h->uploads.owner = h->uploads.share = 0;
-    h->uploads.path = NULL;
-    h->uploads.holder = (pl_pubkey){{0}};
+    h->uploads.owner = (staging_owner){0};
     if (home_waits(h, peer, m))
         return PL_OK;
     const double began = pl_now();

@@ -98,12 +98,8 @@ typedef struct home_ticket {
     uint64_t request;
     pl_hash hash;
     uint64_t total;
-    /* as in staging when the question came */
-    uint64_t owner, share;
-    pl_pubkey holder;
-    home_path *path;
-    int64_t phase;
-    int64_t asked_ms; /* when the client last asked */
+    staging_owner owner; /* of the upload */
+    int64_t asked_ms;    /* when the client last asked */
 } home_ticket;
 typedef struct home_room {
     home_ticket *tickets; /* the oldest first */

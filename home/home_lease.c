@@ -87,9 +87,8 @@ pl_status home_open_lease(home *h, const pl_peer *peer, pl_bytes sealed,
                        "the hub has not told this home of the lease of %s yet; try "
                        "again",
                        path->state.name);
-    h->uploads.owner = lease->token;
-    h->uploads.path = path;
-    h->uploads.phase = lease->phase;
+    h->uploads.owner =
+        (staging_owner){.token = lease->token, .path = path, .phase = lease->phase};
     return PL_OK;
 }
 

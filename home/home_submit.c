@@ -350,7 +350,7 @@ pl_status home_submit(home *h, const pl_peer *peer, pl_message *m)
     for (int i = 0; i < s.n; i++)
         PL_TRY(check_contributor_lease(h, peer, &p, &s, i, &receipts[i]));
     if (s.n > 1) /* a relay uploads sums without a lease */
-        h->uploads.owner = 0;
+        h->uploads.owner.token = 0;
     pl_submit_result result = judge_submission(h, &p, &s);
     PL_TRY(p.trouble);
     bool refused = result == PL_SUBMIT_REJECTED || result == PL_SUBMIT_FENCED ||

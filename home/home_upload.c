@@ -16,17 +16,18 @@ static pl_status wait_for_room(home *h, const pl_peer *peer, const pl_message *m
 {
     home_room *r = &h->room;
     size_t at = 0, n_own = 0;
-    if (h->uploads.share > 0 && p->total > h->uploads.share)
+    const staging_owner *owner = &h->uploads.owner;
+    if (owner->share > 0 && p->total > owner->share)
         return pl_fail(
             PL_ERR_PROTO,
             "an upload of %llu bytes is more than this lease may upload (%llu bytes)",
-            (unsigned long long)p->total, (unsigned long long)h->uploads.share);
+            (unsigned long long)p->total, (unsigned long long)owner->share);
     for (; at < r->n; at++) {
         const home_ticket *t = &r->tickets[at];
-        if (t->owner == h->uploads.owner && pl_hash_equal(&t->hash, &p->blob))
+        if (t->owner.token == owner->token && pl_hash_equal(&t->hash, &p->blob))
             break;
-        n_own += !pl_pubkey_none(&t->holder) &&
-                 pl_pubkey_equal(&t->holder, &h->uploads.holder);
+        n_own += !pl_pubkey_none(&t->owner.holder) &&
+                 pl_pubkey_equal(&t->owner.holder, &owner->holder);
     }
     if (at == r->n && r->n < TICKETS_MAX && n_own < STAGING_UPLOADS_MAX) {
         if (r->n == r->cap) {
@@ -40,11 +41,7 @@ static pl_status wait_for_room(home *h, const pl_peer *peer, const pl_message *m
         t->peer = *peer;
         t->request = m->request;
         t->asked_ms = pl_now_ms();
-        t->owner = h->uploads.owner;
-        t->share = h->uploads.share;
-        t->holder = h->uploads.holder;
-        t->path = h->uploads.path;
-        t->phase = h->uploads.phase;
+        t->owner = *owner;
     }
     h->uploads.wanted = true;
     return pl_fail(PL_ERR_BUSY,
@@ -69,8 +66,9 @@ pl_status home_grant_room(home *h)
     staging_blob *next;
     for (staging_blob *b = r->n > 0 ? s->first : NULL; b; b = next) {
         next = b->next;
-        if (b->path &&
-            (b->path->state.phase > b->phase || !home_is_valid(b->path, b->owner)))
+        const staging_owner *of = &b->owner;
+        if (of->path &&
+            (of->path->state.phase > of->phase || !home_is_valid(of->path, of->token)))
             staging_remove(s, b);
     }
     for (size_t i = 0; i < r->n; i++) {
@@ -79,14 +77,11 @@ pl_status home_grant_room(home *h)
         if (now - t.asked_ms > TICKET_MS)
             continue;
         s->owner = t.owner;
-        s->share = t.share;
-        s->holder = t.holder;
-        s->path = t.path;
-        s->phase = t.phase;
         pl_msg_put_blob p = {.blob = t.hash, .total = t.total};
         pl_status status = PL_ERR_BUSY;
-        const bool is_known = !pl_pubkey_none(&t.holder) && t.total >= refused.total &&
-                              pl_pubkey_equal(&t.holder, &refused.holder);
+        const bool is_known = !pl_pubkey_none(&t.owner.holder) &&
+                              t.total >= refused.total &&
+                              pl_pubkey_equal(&t.owner.holder, &refused.owner.holder);
         if (!is_full && !is_known && staging_holder_is_full(s, t.total)) {
             refused = t;
         } else if (!is_full && !is_known) {
@@ -133,15 +128,16 @@ void home_forget_objects(void *context, const staging_blob *b)
 /* Under one lease, senders get URLs for at most twice what they may upload. */
 static bool may_sign(home *h, uint64_t bytes)
 {
-    home_path *path = h->uploads.path;
+    const staging_owner *owner = &h->uploads.owner;
+    home_path *path = owner->path;
     if (!path)
         return true;
-    if (path->signed_token < h->uploads.owner) {
-        path->signed_token = h->uploads.owner;
+    if (path->signed_token < owner->token) {
+        path->signed_token = owner->token;
         path->signed_bytes = 0;
     }
     path->signed_bytes += bytes;
-    return path->signed_bytes <= 2 * h->uploads.share;
+    return path->signed_bytes <= 2 * owner->share;
 }
 
 /* Reads what the sender has written into the store's engine. */
@@ -201,6 +197,7 @@ pl_status home_put_blob(home *h, const pl_peer *peer, pl_message *m, pl_message 
 {
     pl_msg_put_blob p;
     home_lease under = {.is_ended = false};
+    staging_owner *owner = &h->uploads.owner;
     staging_blob *b = NULL;
     uint64_t direct = 0, n_values;
     PL_CHECK(staging_read(m, &p));
@@ -209,16 +206,16 @@ pl_status home_put_blob(home *h, const pl_peer *peer, pl_message *m, pl_message 
         /* no limit per key for a key of the job: any number of workers may use it */
         bool own = false;
         (void)pl_gate_role(&under.lease.key, &own);
-        h->uploads.share = home_upload_share(&under);
+        owner->share = home_upload_share(&under);
         if (!own)
-            h->uploads.holder = under.lease.key;
+            owner->holder = under.lease.key;
         /* the states of a key may wait here for updates that a relay holds, so these
          * have a second part of the memory, under a changed key */
         if (!own && peer->role == PL_AS_RELAY &&
             pl_codec_claims_homomorphic(p.head.at, p.head.len, &n_values))
-            h->uploads.holder.bytes[0] ^= 1;
+            owner->holder.bytes[0] ^= 1;
     } else if (peer->role == PL_AS_RELAY && !peer->own) {
-        h->uploads.holder = peer->key; /* a sum, which no lease limits */
+        owner->holder = peer->key; /* a sum, which no lease limits */
     }
     const bool is_stored = pl_store_has_blob(h->store, &p.blob);
     if (!is_stored && under.is_ended)

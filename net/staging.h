@@ -2,7 +2,7 @@
  * order, until a message names the complete blob.
  *
  * An upload belongs to a lease or to the job itself. The caller sets staging.owner to
- * choose the uploads that the next calls use: the lease's token, or 0 for the job.
+ * choose the uploads that the next calls use.
  * Uploads of the job are visible to all owners. So no lease can fill up, damage or drop
  * the uploads of another lease, and the memory of each lease is limited. All leases of
  * one key together have a limit, too. Otherwise a worker could get more and more memory
@@ -24,13 +24,20 @@ enum { STAGING_KEPT = 4, STAGING_UPLOADS_MAX = 1024 };
 
 struct home_path;
 
-typedef struct staging_blob {
-    pl_hash hash;
-    uint64_t owner; /* token of the lease; 0: the job */
+typedef struct staging_owner {
+    uint64_t token; /* of the lease; 0: the job */
     /* path and phase of the lease; path is NULL without a lease */
     struct home_path *path;
     int64_t phase;
-    pl_pubkey holder; /* staging.holder when the upload began */
+    /* limit for the bytes of uploads of this owner; 0: only staging.limit counts */
+    uint64_t share;
+    /* the key to which the lease was granted; zeros: no limit per key */
+    pl_pubkey holder;
+} staging_owner;
+
+typedef struct staging_blob {
+    pl_hash hash;
+    staging_owner owner; /* staging.owner when the upload began */
     uint8_t *data;
     /* bytes: of the blob; room: of its memory block, which counts against the limit */
     uint64_t bytes, room;
@@ -49,14 +56,7 @@ typedef struct staging {
      * configuration key or option that sets the limit */
     const char *keeper, *key;
     uint64_t limit, bytes; /* bytes: memory of all uploads, without kept blocks */
-    /* the owner of the uploads that the next calls use; path and phase of its lease */
-    uint64_t owner;
-    struct home_path *path;
-    int64_t phase;
-    /* limit for the bytes of uploads of this owner; 0: only `limit` counts */
-    uint64_t share;
-    /* the key to which the lease was granted; zeros: no limit per key */
-    pl_pubkey holder;
+    staging_owner owner;   /* of the uploads that the next calls use */
     staging_blob *first;
     /* whether an upload waits for room; idle uploads are then dropped earlier */
     bool wanted;

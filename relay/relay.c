@@ -138,14 +138,12 @@ static load load_of(const relay *r, const pl_peer *peer)
 static void own_uploads(relay *r, const pl_peer *peer, pl_bytes lease)
 {
     staging *s = &r->uploads;
-    memset(&s->holder, 0, sizeof s->holder);
-    s->share = 0;
-    s->owner = pl_lease_token(lease);
+    s->owner = (staging_owner){.token = pl_lease_token(lease)};
     if (peer->own)
         return;
-    s->holder = peer->key;
-    s->share = s->limit / 8;
-    memcpy(&s->owner, peer->key.bytes, sizeof s->owner);
+    s->owner.holder = peer->key;
+    s->owner.share = s->limit / 8;
+    memcpy(&s->owner.token, peer->key.bytes, sizeof s->owner.token);
 }
 
 /* Keeps the pieces of an update that can be added to others, and forwards all other
