@@ -186,13 +186,8 @@ static pl_status match_update(void *context, const char *module,
 {
     home_update *s = context;
     if (strcmp(module, s->module) == 0 && c->phase == s->round && c->path == s->path &&
-        c->replica == s->replica) {
-        s->found = c->update;
-        s->first_sample = c->work.first_sample;
-        pl_copy_text(s->worker, sizeof s->worker, c->worker);
-        pl_copy_text(s->device, sizeof s->device, c->device);
-        s->key = c->key;
-    }
+        c->replica == s->replica)
+        s->found = *c;
     return PL_OK;
 }
 
@@ -200,12 +195,12 @@ pl_status home_find_update(home *h, home_update *s)
 {
     pl_version v = {0};
     PL_CHECK(pl_store_each_pending(h->store, s->module, match_update, s));
-    if (pl_hash_none(&s->found) &&
+    if (pl_hash_none(&s->found.update) &&
         pl_store_get_version(h->store, s->module, (uint64_t)s->round + 1, &v) == PL_OK)
         for (int i = 0; i < v.n_contributions; i++)
             (void)match_update(s, s->module, &v.contributions[i]);
     pl_version_clear(&v);
-    if (pl_hash_none(&s->found))
+    if (pl_hash_none(&s->found.update))
         return pl_fail(
             PL_ERR_NOT_FOUND,
             "the home has no update of path %lld replica %lld for %s in round %lld",
@@ -231,8 +226,9 @@ static pl_status on_get_update(home *h, const pl_peer *peer, pl_message *m,
     home_update s = {
         .module = q.name, .path = q.path, .replica = q.replica, .round = q.phase};
     PL_CHECK(home_find_update(h, &s));
-    PL_SAY(a, UPDATE_IS, update_is, .name = s.worker, .device = s.device,
-           .key = pl_pubkey_none(&s.key) ? NULL : s.key.bytes, .blob = s.found);
+    const pl_contribution *c = &s.found;
+    PL_SAY(a, UPDATE_IS, update_is, .name = c->worker, .device = c->device,
+           .key = pl_pubkey_none(&c->key) ? NULL : c->key.bytes, .blob = c->update);
     return PL_OK;
 }
 

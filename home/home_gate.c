@@ -126,7 +126,7 @@ static pl_status read_update(void *context, int slot, int index, int64_t round,
     if (!m->exists)
         return PL_ERR_NOT_FOUND;
     PL_CHECK(home_find_update(s->h, &update));
-    PL_TRY(lend_stored(s->h, &update.found, &bytes, &owned, &found));
+    PL_TRY(lend_stored(s->h, &update.found.update, &bytes, &owned, &found));
     status = found ? pl_round_decode(m->of, bytes.at, bytes.len, to) : PL_ERR_NOT_FOUND;
 done:
     pl_free(owned);

@@ -267,14 +267,15 @@ pl_status home_load(home *h)
 
 void home_unload(home *h)
 {
-    home_forget_audits(h);
     for (int a = 0; a < h->n_arms; a++)
         home_clear_arm(&h->arms[a]);
-    pl_free_all(h->arms, h->whole);
+    pl_free_all(h->arms, h->whole, h->audits, h->fenced);
     h->arms = NULL;
     h->whole = NULL;
+    h->audits = NULL;
+    h->fenced = NULL;
     h->n_arms = 0;
-    h->n_whole = 0;
+    h->n_whole = h->n_audits = h->n_fenced = 0;
 }
 
 /* ---- telling the hub ---- */

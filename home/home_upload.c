@@ -203,15 +203,13 @@ pl_status home_put_blob(home *h, const pl_peer *peer, pl_message *m, pl_message 
     PL_CHECK(staging_read(m, &p));
     if (peer->role == PL_AS_WORKER || p.lease.at) {
         PL_CHECK(home_open_lease(h, peer, p.lease, &under));
-        /* no limit per key for a key of the job: any number of workers may use it */
-        bool own = false;
-        (void)pl_gate_role(&under.lease.key, &own);
         owner->share = home_upload_share(&under);
-        if (!own)
+        /* no limit per key for a key of the job: any number of workers may use it */
+        if (!under.is_own)
             owner->holder = under.lease.key;
         /* the states of a key may wait here for updates that a relay holds, so these
          * have a second part of the memory, under a changed key */
-        if (!own && peer->role == PL_AS_RELAY &&
+        if (!under.is_own && peer->role == PL_AS_RELAY &&
             pl_codec_claims_homomorphic(p.head.at, p.head.len, &n_values))
             owner->holder.bytes[0] ^= 1;
     } else if (peer->role == PL_AS_RELAY && !peer->own) {
