@@ -78,10 +78,8 @@ pl_status home_write(home *h)
 
 void home_answer_later(home *h, const pl_peer *peer, pl_message *message)
 {
-    if (h->n_answers == h->cap_answers) {
-        h->cap_answers = h->cap_answers ? 2 * h->cap_answers : 64;
-        h->answers = pl_grow(h->answers, h->cap_answers * sizeof *h->answers);
-    }
+    h->answers =
+        pl_grow_items(h->answers, h->n_answers, h->n_answers + 1, sizeof *h->answers);
     h->answers[h->n_answers++] = (home_letter){*peer, *message};
     memset(message, 0, sizeof *message);
 }

@@ -101,7 +101,7 @@ typedef struct home_ticket {
 } home_ticket;
 typedef struct home_room {
     home_ticket *tickets; /* the oldest first */
-    size_t n, cap;
+    size_t n;
 } home_room;
 
 /* The time in which the home writes nothing (home_still.c). */
@@ -143,7 +143,7 @@ typedef struct home {
     pl_snapshot *new_tags;
     size_t n_new_tags;
     home_letter *answers;
-    size_t n_answers, cap_answers;
+    size_t n_answers;
     /* the peer that last asked for the state (GET_STATE); hub.len 0: none */
     pl_peer hub;
     pl_buf state;             /* the snapshot that the hub reads in pieces */

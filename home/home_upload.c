@@ -30,10 +30,7 @@ static pl_status wait_for_room(home *h, const pl_peer *peer, const pl_message *m
                  pl_pubkey_equal(&t->owner.holder, &owner->holder);
     }
     if (at == r->n && r->n < TICKETS_MAX && n_own < STAGING_UPLOADS_MAX) {
-        if (r->n == r->cap) {
-            r->cap = r->cap ? 2 * r->cap : 64;
-            r->tickets = pl_grow(r->tickets, r->cap * sizeof *r->tickets);
-        }
+        r->tickets = pl_grow_items(r->tickets, r->n, r->n + 1, sizeof *r->tickets);
         r->tickets[r->n++] = (home_ticket){.hash = p->blob, .total = p->total};
     }
     if (at < r->n) {

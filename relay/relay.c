@@ -17,7 +17,7 @@ typedef struct relay {
     pl_socket *front, *back;
     staging uploads;
     relay_question *questions; /* open questions, the oldest first */
-    size_t n_questions, cap_questions;
+    size_t n_questions;
     uint64_t n_connects;    /* of the connection to the home */
     pl_absence away;        /* the home */
     uint64_t arrived_bytes; /* on that connection, and when the last ones came */
@@ -45,10 +45,8 @@ static relay_question *find_question(relay *r, uint64_t id)
 static relay_question *new_question(relay *r, relay_state state, const pl_peer *peer,
                                     uint64_t request)
 {
-    if (r->n_questions == r->cap_questions) {
-        r->cap_questions = r->cap_questions ? 2 * r->cap_questions : 64;
-        r->questions = pl_grow(r->questions, r->cap_questions * sizeof *r->questions);
-    }
+    r->questions = pl_grow_items(r->questions, r->n_questions, r->n_questions + 1,
+                                 sizeof *r->questions);
     relay_question *q = &r->questions[r->n_questions++];
     *q = (relay_question){.id = pl_wire_next_request(),
                           .state = state,
