@@ -210,10 +210,13 @@ void home_unload(home *h);
  * merged, or the contribution is pending. */
 bool home_has_update(const home_arm *arm, const home_module *m, int64_t round,
                      int index);
-/* Lends the bytes of a blob that was uploaded or is in the store. The caller frees
- * *owned with pl_free after its last use of the bytes; *owned is NULL if the
- * bytes are those of the upload. `what` names the bytes in an error. */
-pl_status home_lend_blob(home *h, const pl_hash *blob, const char *what,
+/* Reads a blob of the store. The caller frees *owned with pl_free after its last use of
+ * the bytes. `what` names the bytes in an error. */
+pl_status home_read_blob(const home *h, const pl_hash *blob, const char *what,
+                         pl_bytes *bytes, void **owned);
+/* The same, but an upload with this hash comes first; its bytes, for which *owned is
+ * NULL, may have a different hash: nothing has checked it. */
+pl_status home_lend_blob(const home *h, const pl_hash *blob, const char *what,
                          pl_bytes *bytes, void **owned);
 /* Reads an arm from the store or an upload, and checks it; h->arms stays. */
 pl_status home_read_arm(home *h, const char *object_name, const pl_hash *blob,
