@@ -93,13 +93,11 @@ pl_status home_grant_room(home *h)
             r->tickets[n++] = t;
             continue;
         }
-        pl_message a = {0};
+        pl_message a = {.request = t.request, .epoch = h->epoch};
         if (status != PL_OK)
             pl_wire_error(&a, t.request, status, pl_last_error());
         else
             PL_SAY(&a, PUT_STATE, put_state, .offset = b->there);
-        a.request = t.request;
-        a.epoch = h->epoch;
         status = home_answer_now(h, &t.peer, &a);
         pl_message_destroy(&a);
         PL_CHECK(status);

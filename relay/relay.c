@@ -22,7 +22,7 @@ typedef struct relay {
     pl_absence away;        /* the home */
     uint64_t arrived_bytes; /* on that connection, and when the last ones came */
     int64_t heard_ms;
-    relay_groups groups;
+    relay_group *groups; /* that are not complete, the oldest first */
     relay_uplink *up;
     pl_relay_report *report;
 } relay;
@@ -102,7 +102,7 @@ static pl_status answer_held(relay *r, relay_question *q)
     const uint64_t moved = atomic_load(&r->up->moved);
     const bool is_soon = pl_now_ms() - q->asked_ms < PAUSE_MS;
     q->asked_ms = pl_now_ms();
-    if (is_soon || (moved == q->moved && !r->groups.first))
+    if (is_soon || (moved == q->moved && !r->groups))
         return PL_OK;
     q->moved = moved;
     return answer_error(r, &q->peer, q->request, PL_ERR_BUSY,
@@ -178,8 +178,7 @@ static pl_status on_put_blob(relay *r, const pl_peer *peer, uint64_t kept_bytes,
     }
     if (status != PL_OK)
         return answer_error(r, peer, m->request, status, pl_last_error());
-    pl_message a = {0};
-    a.request = m->request;
+    pl_message a = {.request = m->request};
     PL_SAY(&a, PUT_STATE, put_state, .offset = b->there);
     status = answer_asker(r, peer, &a);
     pl_message_destroy(&a);
@@ -288,15 +287,13 @@ static pl_status answer_group(relay *r, const relay_group *g)
     for (int i = 0; i < g->n_parts; i++) {
         const relay_part *part = g->parts[i];
         relay_question *q = find_question(r, part->question);
-        pl_message a;
-        pl_message_init(&a, 0);
+        pl_message a = {.request = q->request};
         if (part->status != PL_OK)
             pl_wire_error(&a, q->request, part->status, part->text);
         else
             PL_SAY(&a, SUBMITTED, submitted, .text = part->text[0] ? part->text : NULL,
                    .result = part->result,
                    .receipt = PL_ITEMS(part->receipts, part->submit.n));
-        a.request = q->request;
         pl_status status = answer_asker(r, &q->peer, &a);
         pl_message_destroy(&a);
         PL_CHECK(status);
@@ -367,7 +364,7 @@ static pl_status serve_relay(relay *r)
     while (!(stop && __atomic_load_n(stop, __ATOMIC_RELAXED))) {
         bool ready[3];
         pl_wire_poll(sockets, 2, &fd, 1,
-                     relay_groups_due_ms(&r->groups, r->options->wait_ms, TICK_MS),
+                     relay_groups_due_ms(r->groups, r->options->wait_ms, TICK_MS),
                      ready);
         for (int i = 0; i < TURN_MAX; i++) {
             status = pl_wire_recv(r->front, &peer, &m);
