@@ -71,11 +71,15 @@ static bool take_from_bucket(bucket *b, unsigned cost, int64_t now_ms, double pe
     return true;
 }
 
+static bool is_limited(const pl_peer *p)
+{
+    return !p->own && (p->role == PL_AS_WORKER || p->role == PL_AS_RELAY ||
+                       p->role == PL_AS_INSPECTOR);
+}
+
 quota_unsent *quota_give(quota *q, const pl_peer *to, size_t bytes)
 {
-    if (!q || to->own ||
-        (to->role != PL_AS_WORKER && to->role != PL_AS_RELAY &&
-         to->role != PL_AS_INSPECTOR))
+    if (!q || !is_limited(to))
         return NULL;
     bucket *b = find_bucket(q, &to->key, pl_now_ms(), QUOTA_AT_ONCE);
     if (!b->unsent) {
@@ -98,32 +102,18 @@ void quota_sent(quota_unsent *u, size_t bytes)
 
 bool quota_take(quota *q, const pl_peer *from, unsigned cost, int64_t now_ms)
 {
-    bucket *own;
-    switch (from->role) {
-    case PL_AS_LOCAL:
-    case PL_AS_HUB:
-    case PL_AS_HOME:
-    case PL_AS_ADMIN:
-        return true;
-    case PL_AS_WORKER:
-    case PL_AS_RELAY:
-    case PL_AS_INSPECTOR:
-        if (from->own)
-            return true;
-        own = find_bucket(q, &from->key, now_ms, QUOTA_AT_ONCE);
+    if (is_limited(from)) {
+        bucket *own = find_bucket(q, &from->key, now_ms, QUOTA_AT_ONCE);
         return (!own->unsent || atomic_load(&own->unsent->bytes) <= QUOTA_UNSENT) &&
                take_from_bucket(own, cost, now_ms, QUOTA_PER_S, QUOTA_AT_ONCE);
-    case PL_AS_INVITE:
-    case PL_AS_REVOKED:
-        return take_from_bucket(
-            find_bucket(q, &from->key, now_ms, QUOTA_OTHERS_AT_ONCE), cost, now_ms,
-            QUOTA_OTHERS_PER_S, QUOTA_OTHERS_AT_ONCE);
-    case PL_AS_NONE:
-    case PL_AS_COUNT:
-    default:
-        return take_from_bucket(&q->others, cost, now_ms, QUOTA_OTHERS_PER_S,
-                                QUOTA_OTHERS_AT_ONCE);
     }
+    /* the job's own keys, and roles that have no limit */
+    if (from->role >= PL_AS_LOCAL && from->role <= PL_AS_INSPECTOR)
+        return true;
+    bucket *b = &q->others;
+    if (from->role == PL_AS_INVITE || from->role == PL_AS_REVOKED)
+        b = find_bucket(q, &from->key, now_ms, QUOTA_OTHERS_AT_ONCE);
+    return take_from_bucket(b, cost, now_ms, QUOTA_OTHERS_PER_S, QUOTA_OTHERS_AT_ONCE);
 }
 
 void quota_charge(quota *q, const pl_peer *from, double seconds, int64_t now_ms)

@@ -9,10 +9,13 @@ typedef struct audit_call {
     pl_store *store;
     int64_t counts[PL_VERDICT_COUNT];
     int64_t n_fenced;
-    /* The fields below are used only with `worker`. arm: the arm that is being listed;
-     * arm_first: number of the first version in this arm that has an update of the
-     * worker; first, last, n: the first and the last such version of the module that is
-     * being listed, and how many there are. */
+    /* The fields below are used only with `worker`. key: if `worker` is the text of a
+     * key, as that of a fenced worker whose name has another key now. arm: the arm that
+     * is being listed; arm_first: number of the first version in this arm that has an
+     * update of the worker; first, last, n: the first and the last such version of the
+     * module that is being listed, and how many there are. */
+    pl_pubkey key;
+    bool has_key;
     char arm[PL_MODULE_NAME_MAX];
     uint64_t arm_first;
     uint64_t first, last, n;
@@ -24,16 +27,12 @@ static pl_status on_row(void *context, const char *name, const char *target)
 {
     audit_call *call = context;
     pl_audit a;
-    pl_json *parsed = NULL;
     if (pl_audit_read(target, &a) != PL_OK)
         return pl_fail(PL_ERR_DAMAGED, "ref %s is not an audit", name);
     call->counts[a.verdict]++;
-    if (call->json) {
-        PL_CHECK(pl_json_parse(target, strlen(target), &parsed));
-        say_json(parsed);
-        return PL_OK;
-    }
-    if (a.verdict == PL_VERDICT_AGREED && !a.odd[0])
+    if (call->json)
+        say("%s", target);
+    if (call->json || (a.verdict == PL_VERDICT_AGREED && !a.odd[0]))
         return PL_OK;
     say("%-9s %s phase %lld: ended by %s on %s", pl_verdict_name(a.verdict), a.path,
         (long long)a.phase, a.results[0].worker, a.results[0].device);
@@ -68,8 +67,11 @@ static pl_status note_worker_version(void *context, const pl_version *v)
 {
     audit_call *call = context;
     bool is_in = false;
-    for (int i = 0; i < v->n_contributions; i++)
-        is_in = is_in || strcmp(v->contributions[i].worker, call->worker) == 0;
+    for (int i = 0; i < v->n_contributions && !is_in; i++) {
+        const pl_contribution *c = &v->contributions[i];
+        is_in = strcmp(c->worker, call->worker) == 0 ||
+                (call->has_key && pl_pubkey_equal(&c->key, &call->key));
+    }
     if (!is_in)
         return PL_OK;
     if (call->n++ == 0)
@@ -137,6 +139,7 @@ static pl_status run_audit(int argc, char **argv)
     PL_TRY(store_open_run(call.dir, &call.store));
     if (words.n > 0) {
         call.worker = words.at[0];
+        call.has_key = pl_pubkey_parse(call.worker, &call.key) == PL_OK;
         PL_TRY(pl_store_each_head(call.store, "", on_head, &call));
         print_remedy(&call);
         if (call.n_modules == 0)

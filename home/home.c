@@ -78,10 +78,8 @@ pl_status home_write(home *h)
 
 void home_answer_later(home *h, const pl_peer *peer, pl_message *message)
 {
-    if (h->n_answers == h->cap_answers) {
-        h->cap_answers = h->cap_answers ? 2 * h->cap_answers : 64;
-        h->answers = pl_grow(h->answers, h->cap_answers * sizeof *h->answers);
-    }
+    h->answers =
+        pl_grow_items(h->answers, h->n_answers, h->n_answers + 1, sizeof *h->answers);
     h->answers[h->n_answers++] = (home_letter){*peer, *message};
     memset(message, 0, sizeof *message);
 }
@@ -187,13 +185,8 @@ static pl_status match_update(void *context, const char *module,
 {
     home_update *s = context;
     if (strcmp(module, s->module) == 0 && c->phase == s->round && c->path == s->path &&
-        c->replica == s->replica) {
-        s->found = c->update;
-        s->first_sample = c->work.first_sample;
-        pl_copy_text(s->worker, sizeof s->worker, c->worker);
-        pl_copy_text(s->device, sizeof s->device, c->device);
-        s->key = c->key;
-    }
+        c->replica == s->replica)
+        s->found = *c;
     return PL_OK;
 }
 
@@ -201,12 +194,12 @@ pl_status home_find_update(home *h, home_update *s)
 {
     pl_version v = {0};
     PL_CHECK(pl_store_each_pending(h->store, s->module, match_update, s));
-    if (pl_hash_none(&s->found) &&
+    if (pl_hash_none(&s->found.update) &&
         pl_store_get_version(h->store, s->module, (uint64_t)s->round + 1, &v) == PL_OK)
         for (int i = 0; i < v.n_contributions; i++)
             (void)match_update(s, s->module, &v.contributions[i]);
     pl_version_clear(&v);
-    if (pl_hash_none(&s->found))
+    if (pl_hash_none(&s->found.update))
         return pl_fail(
             PL_ERR_NOT_FOUND,
             "the home has no update of path %lld replica %lld for %s in round %lld",
@@ -232,8 +225,9 @@ static pl_status on_get_update(home *h, const pl_peer *peer, pl_message *m,
     home_update s = {
         .module = q.name, .path = q.path, .replica = q.replica, .round = q.phase};
     PL_CHECK(home_find_update(h, &s));
-    PL_SAY(a, UPDATE_IS, update_is, .name = s.worker, .device = s.device,
-           .key = pl_pubkey_none(&s.key) ? NULL : s.key.bytes, .blob = s.found);
+    const pl_contribution *c = &s.found;
+    PL_SAY(a, UPDATE_IS, update_is, .name = c->worker, .device = c->device,
+           .key = pl_pubkey_none(&c->key) ? NULL : c->key.bytes, .blob = c->update);
     return PL_OK;
 }
 
@@ -580,9 +574,7 @@ pl_status home_take(home *h, const pl_peer *peer, pl_message *m)
     pl_message a = {.type = PL_MSG_OK};
     pl_status status;
     /* until the message's lease has been read, its uploads have no owner */
-    h->uploads.owner = h->uploads.share = 0;
-    h->uploads.path = NULL;
-    h->uploads.holder = (pl_pubkey){{0}};
+    h->uploads.owner = (staging_owner){0};
     if (home_waits(h, peer, m))
         return PL_OK;
     const double began = pl_now();

@@ -6,47 +6,35 @@
  * the hub's decisions durable. */
 #include "home/home_internal.h"
 
-struct home_audit {
-    pl_audit row;
-    char *text; /* owned: the row as text */
-};
-
-void home_forget_audits(home *h)
+static pl_audit *find_audit(const home *h, const char *path)
 {
     for (size_t i = 0; i < h->n_audits; i++)
-        pl_free(h->audits[i].text);
-    pl_free_all(h->audits, h->fenced);
-    h->audits = NULL;
-    h->fenced = NULL;
-    h->n_audits = h->n_fenced = 0;
-}
-
-static home_audit *find_audit(const home *h, const char *path)
-{
-    for (size_t i = 0; i < h->n_audits; i++)
-        if (strcmp(h->audits[i].row.path, path) == 0)
+        if (strcmp(h->audits[i].path, path) == 0)
             return &h->audits[i];
     return NULL;
 }
 
 const pl_path_state *home_in_audit(const home *h, const char *path)
 {
-    const home_audit *a = find_audit(h, path);
-    return a ? &a->row.state : NULL;
+    const pl_audit *a = find_audit(h, path);
+    return a ? &a->state : NULL;
 }
 
-static home_audit *keep_open(home *h, const pl_audit *row, const char *text)
+static void keep_open(home *h, const pl_audit *a)
 {
     h->audits = pl_grow(h->audits, (h->n_audits + 1) * sizeof *h->audits);
-    home_audit *a = &h->audits[h->n_audits++];
-    *a = (home_audit){.row = *row, .text = pl_strdup(text)};
-    return a;
+    h->audits[h->n_audits++] = *a;
 }
 
 void home_audit_records(const home *h, pl_buf *out)
 {
-    for (size_t i = 0; i < h->n_audits; i++)
-        PL_SAY_RECORD(out, audit_record, .row_text = h->audits[i].text, .audit = 1);
+    pl_buf text = {0};
+    for (size_t i = 0; i < h->n_audits; i++) {
+        pl_buf_clear(&text);
+        pl_audit_write(&h->audits[i], &text);
+        PL_SAY_RECORD(out, audit_record, .row_text = pl_buf_text(&text), .audit = 1);
+    }
+    pl_buf_destroy(&text);
     for (size_t i = 0; i < h->n_fenced; i++) {
         const pl_fence *f = &h->fenced[i];
         PL_SAY_RECORD(out, fenced_record, .reason = f->reason, .name = f->name,
@@ -111,13 +99,16 @@ bool home_draws_audit(const home *h, const home_lease *under)
 }
 
 /* ---- rows ---- */
-static pl_status put_audit_row(home *h, const pl_audit *a, pl_buf *text)
+static pl_status put_audit_row(home *h, const pl_audit *a)
 {
     char name[PL_TEXT_MAX];
-    pl_audit_name(a, name);
-    pl_audit_write(a, text);
-    PL_CHECK(home_write(h));
-    return pl_txn_put_ref(h->txn, name, pl_buf_text(text));
+    pl_buf text = {0};
+    pl_audit_write(a, &text);
+    pl_status status = home_write(h);
+    if (status == PL_OK)
+        status = pl_txn_put_ref(h->txn, pl_audit_name(a, name), pl_buf_text(&text));
+    pl_buf_destroy(&text);
+    return status;
 }
 
 static int64_t count_tries(home *h, const pl_audit *a)
@@ -153,17 +144,16 @@ pl_status home_open_audit(home *h, const home_lease *under, const pl_path_state 
     pl_copy_text(a.results[0].device, sizeof a.results[0].device, under->lease.device);
     a.results[0].key = under->lease.key;
     a.tries = count_tries(h, &a);
-    pl_status status = PL_OK;
-    PL_TRY(put_audit_row(h, &a, &text));
+    PL_CHECK(put_audit_row(h, &a));
     if (!pl_hash_none(&state->moments))
-        PL_TRY(pl_txn_put_object(h->txn, pl_audit_name(&a, name), &state->moments));
-    home_audit *open = keep_open(h, &a, pl_buf_text(&text));
-    PL_SAY(&event, EVENT, audit_record, .row_text = open->text, .audit = 1);
+        PL_CHECK(pl_txn_put_object(h->txn, pl_audit_name(&a, name), &state->moments));
+    keep_open(h, &a);
+    pl_audit_write(&a, &text);
+    PL_SAY(&event, EVENT, audit_record, .row_text = pl_buf_text(&text), .audit = 1);
+    pl_buf_destroy(&text);
     home_tell(h, &event);
     home_tell_path(h, path);
-done:
-    pl_buf_destroy(&text);
-    return status;
+    return PL_OK;
 }
 
 /* Writes the row with its verdict. The name of a dropped result is free again, because
@@ -171,25 +161,17 @@ done:
 static pl_status close_row(home *h, pl_audit *row)
 {
     char open[PL_TEXT_MAX], closed[PL_TEXT_MAX];
-    pl_buf text = {0};
     const pl_verdict verdict = row->verdict;
     row->verdict = PL_VERDICT_OPEN;
     pl_audit_name(row, open);
     row->verdict = verdict;
     pl_audit_name(row, closed);
     row->state = (pl_path_state){.phase = 0};
-    pl_status status = PL_OK;
-    PL_TRY(put_audit_row(h, row, &text));
+    PL_CHECK(put_audit_row(h, row));
     if (strcmp(open, closed) != 0)
-        PL_TRY(pl_txn_drop_ref(h->txn, open));
-    pl_object state;
-    status = pl_store_get_object(h->store, open, &state);
-    if (status == PL_OK)
-        status = pl_txn_drop_object(h->txn, open);
-    status = status == PL_ERR_NOT_FOUND ? PL_OK : status;
-done:
-    pl_buf_destroy(&text);
-    return status;
+        PL_CHECK(pl_txn_drop_ref(h->txn, open));
+    const pl_status status = pl_txn_drop_object(h->txn, open);
+    return status == PL_ERR_NOT_FOUND ? PL_OK : status;
 }
 
 /* The context of drop_update: the updates of a path to drop. */
@@ -271,15 +253,14 @@ pl_status home_put_audit(home *h, pl_message *m)
     int index = 0;
     PL_CHECK(PL_HEAR(m, put_audit, &q));
     PL_CHECK(pl_audit_read(q.row_text, &said));
-    home_audit *open = find_audit(h, said.path);
-    if (!open || said.verdict == PL_VERDICT_OPEN || said.phase != open->row.phase ||
-        said.tries != open->row.tries || !pl_hash_equal(&said.after, &open->row.after))
+    pl_audit *open = find_audit(h, said.path);
+    if (!open || said.verdict == PL_VERDICT_OPEN || said.phase != open->phase ||
+        said.tries != open->tries || !pl_hash_equal(&said.after, &open->after))
         return PL_OK; /* the verdict is about an earlier result */
     PL_CHECK(home_find_path(h, said.path, &arm, &index));
-    const pl_path_state next = open->row.state;
-    said.before = open->row.before;
+    const pl_path_state next = open->state;
+    said.before = open->before;
     PL_CHECK(close_row(h, &said));
-    pl_free(open->text);
     *open = h->audits[--h->n_audits];
     h->counts.audits[said.verdict]++;
     if (!pl_verdict_drops(said.verdict))
@@ -338,15 +319,6 @@ pl_status home_fence_worker(home *h, pl_message *m)
     return PL_OK;
 }
 
-pl_status home_check_fenced(const home *h, const pl_lease *lease)
-{
-    bool own = false;
-    (void)pl_gate_role(&lease->key, &own);
-    const pl_fence *f =
-        pl_fence_find(h->fenced, h->n_fenced, lease->worker, &lease->key, own);
-    return f ? pl_fail(PL_ERR_NOPERM, "%s", f->reason) : PL_OK;
-}
-
 /* A copy of the store from before the verdict may still have the updates. */
 pl_status home_load_dropped(void *context, const char *name, const char *target)
 {
@@ -380,7 +352,7 @@ pl_status home_load_audit(void *context, const char *name, const char *target)
         return PL_OK;
     if (a.state.phase > 0 && home_find_path(h, a.path, &arm, &index) == PL_OK &&
         arm->paths[index].state.phase == a.phase) {
-        keep_open(h, &a, target);
+        keep_open(h, &a);
         return PL_OK;
     }
     a.verdict = PL_VERDICT_UNCHECKED;

@@ -104,13 +104,14 @@ static const home_module *module_of(const state_source *s, int slot)
                                                        s->claim->path)];
 }
 
-/* Lends a blob of the store. Without it *bytes is empty, and *found false. */
-static pl_status lend_stored(home *h, const pl_hash *blob, pl_bytes *bytes,
+/* Reads a blob of the store, not of an upload: else a worker could choose the state
+ * before its own. Without the blob *bytes is empty, and *found false. */
+static pl_status read_stored(const home *h, const pl_hash *blob, pl_bytes *bytes,
                              void **owned, bool *found)
 {
     *owned = NULL;
     *found = pl_store_has_blob(h->store, blob);
-    return *found ? home_lend_blob(h, blob, "a path's state", bytes, owned) : PL_OK;
+    return *found ? home_read_blob(h, blob, "a path's state", bytes, owned) : PL_OK;
 }
 
 static pl_status read_version(void *context, int slot, uint64_t number, float *out)
@@ -148,7 +149,7 @@ static pl_status read_update(void *context, int slot, int index, int64_t round,
     if (!m->exists)
         return PL_ERR_NOT_FOUND;
     PL_CHECK(home_find_update(s->h, &update));
-    PL_TRY(lend_stored(s->h, &update.found, &bytes, &owned, &found));
+    PL_TRY(read_stored(s->h, &update.found.update, &bytes, &owned, &found));
     status = found ? pl_round_decode(m->of, bytes.at, bytes.len, to) : PL_ERR_NOT_FOUND;
 done:
     pl_free(owned);
@@ -183,7 +184,7 @@ static pl_status find_before(home *h, const home_arm *arm, int index,
     if (claim->is_fresh && !restarts && !pl_hash_none(&arm->arm.states)) {
         /* the first state in a list of those of a continuing arm (PROTOCOL 3.3) */
         const size_t at = (size_t)index * sizeof hash;
-        PL_CHECK(lend_stored(h, &arm->arm.states, &bytes, owned, &found));
+        PL_CHECK(read_stored(h, &arm->arm.states, &bytes, owned, &found));
         found = found && bytes.len >= at + sizeof hash;
         if (found)
             memcpy(&hash, (const char *)bytes.at + at, sizeof hash);
@@ -195,7 +196,7 @@ static pl_status find_before(home *h, const home_arm *arm, int index,
         only_moments = true;
     }
     if (found && !pl_hash_none(&hash))
-        PL_CHECK(lend_stored(h, &hash, &bytes, owned, &found));
+        PL_CHECK(read_stored(h, &hash, &bytes, owned, &found));
     const uint64_t want = only_moments
                               ? pl_path_moments_floats(&arm->arm, n) * sizeof(float)
                               : pl_path_state_bytes(&arm->arm, n);

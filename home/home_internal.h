@@ -83,8 +83,6 @@ typedef struct home_whole {
     int arm, module;
 } home_whole;
 
-typedef struct home_audit home_audit;
-
 /* An answer that waits until the changes of its group of messages are committed, or a
  * message that waits while the home is still. */
 typedef struct home_letter {
@@ -98,16 +96,12 @@ typedef struct home_ticket {
     uint64_t request;
     pl_hash hash;
     uint64_t total;
-    /* as in staging when the question came */
-    uint64_t owner, share;
-    pl_pubkey holder;
-    home_path *path;
-    int64_t phase;
-    int64_t asked_ms; /* when the client last asked */
+    staging_owner owner; /* of the upload */
+    int64_t asked_ms;    /* when the client last asked */
 } home_ticket;
 typedef struct home_room {
     home_ticket *tickets; /* the oldest first */
-    size_t n, cap;
+    size_t n;
 } home_room;
 
 /* The time in which the home writes nothing (home_still.c). */
@@ -149,7 +143,7 @@ typedef struct home {
     pl_snapshot *new_tags;
     size_t n_new_tags;
     home_letter *answers;
-    size_t n_answers, cap_answers;
+    size_t n_answers;
     /* the peer that last asked for the state (GET_STATE); hub.len 0: none */
     pl_peer hub;
     pl_buf state;             /* the snapshot that the hub reads in pieces */
@@ -157,8 +151,8 @@ typedef struct home {
     uint64_t number, n_homes; /* this home's number; of homes; 0: no hub has said it */
     int64_t keys_changed_s;   /* newest change of the list of keys, of HOME_KEYS_REF */
     home_counts counts;
-    home_audit *audits; /* audits that are not closed */
-    pl_draw draw;       /* draws the tasks that are audited */
+    pl_audit *audits; /* rows of audits that are not closed */
+    pl_draw draw;     /* draws the tasks that are audited */
     pl_fence *fenced;
     size_t n_audits, n_fenced;
     /* the secrets of the newest hub and of the one before, good until old_until_ms */
@@ -173,14 +167,11 @@ typedef struct home {
 
 /* home.c */
 /* A search for an accepted update. The caller sets round, path, replica and module; the
- * other fields are the result. `found` is the update's blob. */
+ * update with its work and its worker is the result. */
 typedef struct home_update {
     int64_t round, path, replica;
     const char *module;
-    pl_hash found;
-    uint64_t first_sample; /* of the phase that made it */
-    char worker[PL_TEXT_MAX], device[PL_TEXT_MAX];
-    pl_pubkey key;
+    pl_contribution found;
 } home_update;
 /* Searches for the update among the pending updates and in the version that its round
  * made. ERR_NOT_FOUND: the update is in neither. */
@@ -221,10 +212,13 @@ void home_unload(home *h);
  * merged, or the contribution is pending. */
 bool home_has_update(const home_arm *arm, const home_module *m, int64_t round,
                      int index);
-/* Lends the bytes of a blob that was uploaded or is in the store. The caller frees
- * *owned with pl_free after its last use of the bytes; *owned is NULL if the
- * bytes are those of the upload. `what` names the bytes in an error. */
-pl_status home_lend_blob(home *h, const pl_hash *blob, const char *what,
+/* Reads a blob of the store. The caller frees *owned with pl_free after its last use of
+ * the bytes. `what` names the bytes in an error. */
+pl_status home_read_blob(const home *h, const pl_hash *blob, const char *what,
+                         pl_bytes *bytes, void **owned);
+/* The same, but an upload with this hash comes first; its bytes, for which *owned is
+ * NULL, may have a different hash: nothing has checked it. */
+pl_status home_lend_blob(const home *h, const pl_hash *blob, const char *what,
                          pl_bytes *bytes, void **owned);
 /* Reads an arm from the store or an upload, and checks it; h->arms stays. */
 pl_status home_read_arm(home *h, const char *object_name, const pl_hash *blob,
@@ -273,6 +267,7 @@ typedef struct home_lease {
     pl_lease_secret key;           /* the task key */
     home_arm *arm;
     int index;     /* path * R + replica, for R replicas per path */
+    bool is_own;   /* whether its key is one of the job's own */
     bool is_ended; /* whether the hub no longer counts the lease as valid */
 } home_lease;
 #define PL_LEASE_ENDED "this lease has ended: the task was given to another worker"
@@ -366,8 +361,6 @@ pl_status home_drop_results(home *h, const home_arm *arm, int index, int64_t pha
                             uint64_t token);
 pl_status home_put_audit(home *h, pl_message *m);
 pl_status home_fence_worker(home *h, pl_message *m);
-/* If the holder of the lease is fenced, fails with ERR_NOPERM and the reason. */
-pl_status home_check_fenced(const home *h, const pl_lease *lease);
 /* appends the records of audits and fenced workers to the state for the hub */
 void home_audit_records(const home *h, pl_buf *out);
 /* Callbacks for each ref whose name begins with PL_AUDIT_REFS, PL_DROPPED_REFS or
@@ -375,7 +368,6 @@ void home_audit_records(const home *h, pl_buf *out);
 pl_status home_load_audit(void *context, const char *name, const char *target);
 pl_status home_load_dropped(void *context, const char *name, const char *target);
 pl_status home_load_fenced(void *context, const char *name, const char *target);
-void home_forget_audits(home *h);
 
 /* home_merge.c */
 /* Call this function when an update of the round has arrived. If the round may now be

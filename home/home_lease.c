@@ -61,7 +61,11 @@ pl_status home_open_lease(home *h, const pl_peer *peer, pl_bytes sealed,
 {
     PL_CHECK(home_open_seal(h, n_good_secrets(h), sealed, out));
     const pl_lease *lease = &out->lease;
-    PL_CHECK(home_check_fenced(h, lease));
+    (void)pl_gate_role(&lease->key, &out->is_own);
+    const pl_fence *f =
+        pl_fence_find(h->fenced, h->n_fenced, lease->worker, &lease->key, out->is_own);
+    if (f)
+        return pl_fail(PL_ERR_NOPERM, "%s", f->reason);
     if (peer->role != PL_AS_RELAY && !pl_pubkey_equal(&lease->key, &peer->key))
         return pl_fail(PL_ERR_NOPERM,
                        "the lease of %s/p%02lld.r%lld belongs to worker %s, whose key "
@@ -87,9 +91,8 @@ pl_status home_open_lease(home *h, const pl_peer *peer, pl_bytes sealed,
                        "the hub has not told this home of the lease of %s yet; try "
                        "again",
                        path->state.name);
-    h->uploads.owner = lease->token;
-    h->uploads.path = path;
-    h->uploads.phase = lease->phase;
+    h->uploads.owner =
+        (staging_owner){.token = lease->token, .path = path, .phase = lease->phase};
     return PL_OK;
 }
 

@@ -184,38 +184,28 @@ pl_status home_forget_meetings(home *h, home_module *m, int64_t round)
     return PL_OK;
 }
 
-static pl_status not_a_row(const char *name)
-{
-    return pl_fail(PL_ERR_DAMAGED,
-                   "ref %s is damaged: it does not describe a meeting of this store",
-                   name);
-}
-
 pl_status home_load_meeting(void *context, const char *name, const char *target)
 {
     home *h = context;
     home_arm *arm = NULL;
+    home_meeting meeting = {.split = strcmp(target, "split") == 0};
     int index = 0;
-    int64_t round = 0, first = 0;
-    char module[PL_MODULE_NAME_MAX], again[ROW_NAME_MAX];
-    pl_copy_text(module, sizeof module, name + strlen(PL_MEET_REFS));
-    char *last = strrchr(module, '/');
-    if (!last || pl_parse_int(last + 1, &first) != PL_OK)
-        return not_a_row(name);
-    *last = '\0';
-    char *middle = strrchr(module, '/');
-    if (!middle || pl_parse_int(middle + 1, &round) != PL_OK)
-        return not_a_row(name);
-    *middle = '\0';
-    PL_CHECK(home_find_module(h, module, &arm, &index));
-    bool split = strcmp(target, "split") == 0;
-    if (first < 0 || first >= home_n_tasks(arm) ||
-        (!split && strcmp(target, "met") != 0))
-        return not_a_row(name);
-    home_meeting meeting = {round, (int)first, split};
-    name_row(&arm->modules[index], &meeting, again);
-    if (strcmp(name, again) != 0)
-        return not_a_row(name);
+    long long round = 0;
+    char of[PL_ARM_NAME_MAX], slot[PL_NAME_MAX], module[PL_MODULE_NAME_MAX];
+    char again[ROW_NAME_MAX] = "";
+    if (sscanf(name, PL_MEET_REFS "%23[^/]/%63[^/]/%lld/%d", of, slot, &round,
+               &meeting.first) == 4) {
+        meeting.round = round;
+        snprintf(module, sizeof module, "%s/%s", of, slot);
+        PL_CHECK(home_find_module(h, module, &arm, &index));
+        name_row(&arm->modules[index], &meeting, again);
+    }
+    if (strcmp(name, again) != 0 || meeting.first < 0 ||
+        meeting.first >= home_n_tasks(arm) ||
+        (!meeting.split && strcmp(target, "met") != 0))
+        return pl_fail(
+            PL_ERR_DAMAGED,
+            "ref %s is damaged: it does not describe a meeting of this store", name);
     add_meeting(&arm->modules[index], meeting);
     return PL_OK;
 }

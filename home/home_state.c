@@ -139,19 +139,27 @@ void home_clear_arm(home_arm *arm)
     pl_arm_clear(&arm->arm);
 }
 
-pl_status home_lend_blob(home *h, const pl_hash *blob, const char *what,
+pl_status home_read_blob(const home *h, const pl_hash *blob, const char *what,
                          pl_bytes *bytes, void **owned)
 {
     uint64_t size = 0;
-    const staging_blob *u = staging_find(&h->uploads, blob);
     *owned = NULL;
-    *bytes = u ? (pl_bytes){u->data, (size_t)u->bytes} : (pl_bytes){0};
-    if (u)
-        return PL_OK;
+    *bytes = (pl_bytes){0};
     PL_CHECK(pl_store_blob_bytes(h->store, blob, &size));
     PL_CHECK(pl_try_alloc(size ? (size_t)size : 1, what, owned));
     *bytes = (pl_bytes){*owned, (size_t)size};
     return pl_store_read_blob(h->store, blob, 0, (size_t)size, *owned);
+}
+
+pl_status home_lend_blob(const home *h, const pl_hash *blob, const char *what,
+                         pl_bytes *bytes, void **owned)
+{
+    const staging_blob *u = staging_find(&h->uploads, blob);
+    if (!u)
+        return home_read_blob(h, blob, what, bytes, owned);
+    *owned = NULL;
+    *bytes = (pl_bytes){u->data, (size_t)u->bytes};
+    return PL_OK;
 }
 
 pl_status home_read_arm(home *h, const char *object_name, const pl_hash *blob,
@@ -267,14 +275,15 @@ pl_status home_load(home *h)
 
 void home_unload(home *h)
 {
-    home_forget_audits(h);
     for (int a = 0; a < h->n_arms; a++)
         home_clear_arm(&h->arms[a]);
-    pl_free_all(h->arms, h->whole);
+    pl_free_all(h->arms, h->whole, h->audits, h->fenced);
     h->arms = NULL;
     h->whole = NULL;
+    h->audits = NULL;
+    h->fenced = NULL;
     h->n_arms = 0;
-    h->n_whole = 0;
+    h->n_whole = h->n_audits = h->n_fenced = 0;
 }
 
 /* ---- telling the hub ---- */

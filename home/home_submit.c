@@ -195,13 +195,13 @@ static bool has_other_bytes(home *h, const place *p, const pl_submit_message *s)
                          .path = s->contributors[0].path,
                          .replica = s->contributors[0].replica};
     if (m->of->homomorphic || home_find_update(h, &taken) != PL_OK ||
-        taken.first_sample != s->contributors[0].work.first_sample ||
-        pl_hash_equal(&taken.found, &s->update))
+        taken.found.work.first_sample != s->contributors[0].work.first_sample ||
+        pl_hash_equal(&taken.found.update, &s->update))
         return false;
     (void)pl_fail(PL_ERR_DATA,
                   "worker %s has already sent a different update of %s in round %lld; "
                   "that update counts, not this one",
-                  taken.worker, s->module, (long long)taken.round);
+                  taken.found.worker, s->module, (long long)taken.round);
     return true;
 }
 
@@ -342,7 +342,7 @@ pl_status home_submit(home *h, const pl_peer *peer, pl_message *m)
     for (int i = 0; i < s.n; i++)
         PL_TRY(check_contributor_lease(h, peer, &p, &s, i, &receipts[i]));
     if (s.n > 1) /* a relay uploads sums without a lease */
-        h->uploads.owner = 0;
+        h->uploads.owner.token = 0;
     pl_submit_result result = judge_submission(h, &p, &s);
     PL_TRY(p.trouble);
     bool refused = result == PL_SUBMIT_REJECTED || result == PL_SUBMIT_FENCED ||

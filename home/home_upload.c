@@ -12,39 +12,33 @@ enum { TICKETS_MAX = 1 << 16, TICKET_MS = 10000 };
 
 /* Puts the question at the end of the queue, unless it is there already. */
 static pl_status wait_for_room(home *h, const pl_peer *peer, const pl_message *m,
-                               const staging_piece *p)
+                               const pl_msg_put_blob *p)
 {
     home_room *r = &h->room;
     size_t at = 0, n_own = 0;
-    if (h->uploads.share > 0 && p->total > h->uploads.share)
+    const staging_owner *owner = &h->uploads.owner;
+    if (owner->share > 0 && p->total > owner->share)
         return pl_fail(
             PL_ERR_PROTO,
             "an upload of %llu bytes is more than this lease may upload (%llu bytes)",
-            (unsigned long long)p->total, (unsigned long long)h->uploads.share);
+            (unsigned long long)p->total, (unsigned long long)owner->share);
     for (; at < r->n; at++) {
         const home_ticket *t = &r->tickets[at];
-        if (t->owner == h->uploads.owner && pl_hash_equal(&t->hash, &p->hash))
+        if (t->owner.token == owner->token && pl_hash_equal(&t->hash, &p->blob))
             break;
-        n_own += !pl_pubkey_none(&t->holder) &&
-                 pl_pubkey_equal(&t->holder, &h->uploads.holder);
+        n_own += !pl_pubkey_none(&t->owner.holder) &&
+                 pl_pubkey_equal(&t->owner.holder, &owner->holder);
     }
     if (at == r->n && r->n < TICKETS_MAX && n_own < STAGING_UPLOADS_MAX) {
-        if (r->n == r->cap) {
-            r->cap = r->cap ? 2 * r->cap : 64;
-            r->tickets = pl_grow(r->tickets, r->cap * sizeof *r->tickets);
-        }
-        r->tickets[r->n++] = (home_ticket){.hash = p->hash, .total = p->total};
+        r->tickets = pl_grow_items(r->tickets, r->n, r->n + 1, sizeof *r->tickets);
+        r->tickets[r->n++] = (home_ticket){.hash = p->blob, .total = p->total};
     }
     if (at < r->n) {
         home_ticket *t = &r->tickets[at];
         t->peer = *peer;
         t->request = m->request;
         t->asked_ms = pl_now_ms();
-        t->owner = h->uploads.owner;
-        t->share = h->uploads.share;
-        t->holder = h->uploads.holder;
-        t->path = h->uploads.path;
-        t->phase = h->uploads.phase;
+        t->owner = *owner;
     }
     h->uploads.wanted = true;
     return pl_fail(PL_ERR_BUSY,
@@ -69,28 +63,26 @@ pl_status home_grant_room(home *h)
     staging_blob *next;
     for (staging_blob *b = r->n > 0 ? s->first : NULL; b; b = next) {
         next = b->next;
-        if (b->path &&
-            (b->path->state.phase > b->phase || !home_is_valid(b->path, b->owner)))
+        const staging_owner *of = &b->owner;
+        if (of->path &&
+            (of->path->state.phase > of->phase || !home_is_valid(of->path, of->token)))
             staging_remove(s, b);
     }
     for (size_t i = 0; i < r->n; i++) {
         const home_ticket t = r->tickets[i];
-        uint64_t there = 0;
+        staging_blob *b = NULL;
         if (now - t.asked_ms > TICKET_MS)
             continue;
         s->owner = t.owner;
-        s->share = t.share;
-        s->holder = t.holder;
-        s->path = t.path;
-        s->phase = t.phase;
-        staging_piece p = {.hash = t.hash, .total = t.total};
+        pl_msg_put_blob p = {.blob = t.hash, .total = t.total};
         pl_status status = PL_ERR_BUSY;
-        const bool is_known = !pl_pubkey_none(&t.holder) && t.total >= refused.total &&
-                              pl_pubkey_equal(&t.holder, &refused.holder);
+        const bool is_known = !pl_pubkey_none(&t.owner.holder) &&
+                              t.total >= refused.total &&
+                              pl_pubkey_equal(&t.owner.holder, &refused.owner.holder);
         if (!is_full && !is_known && staging_holder_is_full(s, t.total)) {
             refused = t;
         } else if (!is_full && !is_known) {
-            status = staging_open(s, &p, &there);
+            status = staging_open(s, &p, &b);
             is_full = status == PL_ERR_BUSY;
             /* the home's lack of memory passes; a worker would end for its own */
             if (status == PL_ERR_NOMEM && pl_log_may(false))
@@ -101,13 +93,11 @@ pl_status home_grant_room(home *h)
             r->tickets[n++] = t;
             continue;
         }
-        pl_message a = {0};
+        pl_message a = {.request = t.request, .epoch = h->epoch};
         if (status != PL_OK)
             pl_wire_error(&a, t.request, status, pl_last_error());
         else
-            PL_SAY(&a, PUT_STATE, put_state, .offset = there);
-        a.request = t.request;
-        a.epoch = h->epoch;
+            PL_SAY(&a, PUT_STATE, put_state, .offset = b->there);
         status = home_answer_now(h, &t.peer, &a);
         pl_message_destroy(&a);
         PL_CHECK(status);
@@ -133,19 +123,20 @@ void home_forget_objects(void *context, const staging_blob *b)
 /* Under one lease, senders get URLs for at most twice what they may upload. */
 static bool may_sign(home *h, uint64_t bytes)
 {
-    home_path *path = h->uploads.path;
+    const staging_owner *owner = &h->uploads.owner;
+    home_path *path = owner->path;
     if (!path)
         return true;
-    if (path->signed_token < h->uploads.owner) {
-        path->signed_token = h->uploads.owner;
+    if (path->signed_token < owner->token) {
+        path->signed_token = owner->token;
         path->signed_bytes = 0;
     }
     path->signed_bytes += bytes;
-    return path->signed_bytes <= 2 * h->uploads.share;
+    return path->signed_bytes <= 2 * owner->share;
 }
 
 /* Reads what the sender has written into the store's engine. */
-static pl_status pull_upload(home *h, const staging_piece *p, staging_blob *b)
+static pl_status pull_upload(home *h, const pl_msg_put_blob *p, staging_blob *b)
 {
     if (p->offset > b->engine_bytes ||
         (p->offset % PL_CHUNK_BYTES != 0 && p->offset != b->bytes))
@@ -155,20 +146,20 @@ static pl_status pull_upload(home *h, const staging_piece *p, staging_blob *b)
             (unsigned long long)b->engine_bytes, (unsigned long long)p->offset);
     PL_CHECK(pl_store_pull_upload(h->store, b->engine_id, b->bytes, b->there, p->offset,
                                   b->data));
-    staging_note(&h->uploads, b, p->offset);
+    b->there = p->offset;
+    staging_touch(&h->uploads, b);
     return PL_OK;
 }
 
 /* Reads what the sender has written, and gives it URLs for the next chunks. If that is
  * not possible, the sender sends the bytes to the home. Returns DIRECT of the answer.
  */
-static uint64_t use_engine(home *h, const pl_peer *peer, const staging_piece *p,
-                           pl_message *answer)
+static uint64_t use_engine(home *h, const pl_peer *peer, const pl_msg_put_blob *p,
+                           staging_blob *b, pl_message *answer)
 {
-    staging_blob *b = staging_begun(&h->uploads, &p->hash);
     if (!p->direct || !pl_store_signs(h->store))
         return 0;
-    if (!b || b->bytes < PL_DIRECT_MIN || b->engine_failed || p->offset < b->there ||
+    if (b->bytes < PL_DIRECT_MIN || b->engine_failed || p->offset < b->there ||
         b->there % PL_CHUNK_BYTES != 0)
         return 2;
     if (p->offset > b->there && b->engine_id == 0)
@@ -199,45 +190,41 @@ static uint64_t use_engine(home *h, const pl_peer *peer, const staging_piece *p,
  * lease, and may upload at most what the lease's task needs. */
 pl_status home_put_blob(home *h, const pl_peer *peer, pl_message *m, pl_message *answer)
 {
-    staging_piece piece;
+    pl_msg_put_blob p;
     home_lease under = {.is_ended = false};
-    uint64_t there = 0;
+    staging_owner *owner = &h->uploads.owner;
+    staging_blob *b = NULL;
     uint64_t direct = 0, n_values;
-    PL_CHECK(staging_read(m, &piece));
-    if (peer->role == PL_AS_WORKER || piece.lease.at) {
-        PL_CHECK(home_open_lease(h, peer, piece.lease, &under));
+    PL_CHECK(staging_read(m, &p));
+    if (peer->role == PL_AS_WORKER || p.lease.at) {
+        PL_CHECK(home_open_lease(h, peer, p.lease, &under));
+        owner->share = home_upload_share(&under);
         /* no limit per key for a key of the job: any number of workers may use it */
-        bool own = false;
-        (void)pl_gate_role(&under.lease.key, &own);
-        h->uploads.share = home_upload_share(&under);
-        if (!own)
-            h->uploads.holder = under.lease.key;
+        if (!under.is_own)
+            owner->holder = under.lease.key;
         /* the states of a key may wait here for updates that a relay holds, so these
          * have a second part of the memory, under a changed key */
-        if (!own && peer->role == PL_AS_RELAY &&
-            pl_codec_claims_homomorphic(piece.head.at, piece.head.len, &n_values))
-            h->uploads.holder.bytes[0] ^= 1;
+        if (!under.is_own && peer->role == PL_AS_RELAY &&
+            pl_codec_claims_homomorphic(p.head.at, p.head.len, &n_values))
+            owner->holder.bytes[0] ^= 1;
     } else if (peer->role == PL_AS_RELAY && !peer->own) {
-        h->uploads.holder = peer->key; /* a sum, which no lease limits */
+        owner->holder = peer->key; /* a sum, which no lease limits */
     }
-    if (pl_store_has_blob(h->store, &piece.hash))
-        there = piece.total;
-    else if (under.is_ended)
+    const bool is_stored = pl_store_has_blob(h->store, &p.blob);
+    if (!is_stored && under.is_ended)
         return pl_fail(PL_ERR_STALE, PL_LEASE_ENDED);
-    else if (piece.len > 0)
-        PL_CHECK(staging_put(&h->uploads, &piece, &there));
-    else {
-        bool first = h->room.n == 0 || staging_has(&h->uploads, &piece.hash);
-        pl_status status =
-            first ? staging_open(&h->uploads, &piece, &there) : PL_ERR_BUSY;
+    if (!is_stored && m->data.len > 0) {
+        PL_CHECK(staging_put(&h->uploads, &p, &m->data, &b));
+    } else if (!is_stored) {
+        const bool first = h->room.n == 0 || staging_has(&h->uploads, &p.blob);
+        pl_status status = first ? staging_open(&h->uploads, &p, &b) : PL_ERR_BUSY;
         if (status == PL_ERR_BUSY)
-            return wait_for_room(h, peer, m, &piece);
+            return wait_for_room(h, peer, m, &p);
         PL_CHECK(status);
-        direct = use_engine(h, peer, &piece, answer);
-        const staging_blob *b = staging_begun(&h->uploads, &piece.hash);
-        there = b ? b->there : there;
+        direct = use_engine(h, peer, &p, b, answer);
     }
-    PL_SAY(answer, PUT_STATE, put_state, .offset = there, .direct = direct);
+    PL_SAY(answer, PUT_STATE, put_state, .offset = b ? b->there : p.total,
+           .direct = direct);
     return PL_OK;
 }
 

@@ -44,12 +44,11 @@ static pl_status check_own_keys(const char *dir)
     pl_status status = pl_key_list_load(run_key_list(dir, path), &list);
     for (size_t i = 0; status == PL_OK && i < list.n; i++) {
         const pl_key_entry *e = &list.entries[i];
-        bool expired = e->expires_s != 0 && e->expires_s <= pl_wall_ms() / 1000;
         /* the job's own keys, but not the relay's, because a job may have no relay */
         const bool is_needed =
             pl_starts_with(e->name, PL_KEY_OWN) &&
             strcmp(e->name + strlen(PL_KEY_OWN), pl_key_role_name(PL_AS_RELAY)) != 0;
-        if ((e->role != PL_AS_REVOKED && !expired) || !is_needed)
+        if (!is_needed || pl_key_list_find(&list, &e->key, pl_wall_ms() / 1000))
             continue;
         pl_pubkey_format(&e->key, key);
         status = pl_fail(PL_ERR_NOPERM,

@@ -1,8 +1,6 @@
 /* Logs that a hub or a home is away, at growing intervals (absence.h). */
 #include "net/absence.h"
 
-#include <time.h>
-
 enum { FIRST_MS = 5000, STEP_MAX_MS = 600000 };
 
 bool pl_absence_is_due(const pl_absence *a, int64_t silent_ms)
@@ -26,13 +24,8 @@ void pl_absence_note(pl_absence *a, const char *what, const char *address,
         *a = (pl_absence){.silent_ms = silent_ms};
         return;
     }
-    if (!a->since[0]) {
-        const time_t since = (time_t)((pl_wall_ms() - silent_ms) / 1000);
-        struct tm utc;
-        if (!gmtime_r(&since, &utc) ||
-            strftime(a->since, sizeof a->since, "%Y-%m-%dT%H:%M:%SZ", &utc) == 0)
-            a->since[0] = '\0';
-    }
+    if (!a->since[0])
+        (void)pl_format_time((pl_wall_ms() - silent_ms) / 1000, true, a->since);
     a->next_ms = silent_ms + (silent_ms < STEP_MAX_MS ? silent_ms : STEP_MAX_MS);
     pl_human_seconds(1e-3 * (double)silent_ms, waited);
     pl_human_seconds(1e-3 * (double)(patience_ms - silent_ms), left);

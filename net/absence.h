@@ -3,9 +3,9 @@
 #include "base/base.h"
 
 typedef struct pl_absence {
-    int64_t next_ms;   /* silence after which the next line follows; 0: 5 s */
-    int64_t silent_ms; /* silence at the last call */
-    char since[32];    /* UTC time of the last sign of life; "": not away */
+    int64_t next_ms;          /* silence after which the next line follows; 0: 5 s */
+    int64_t silent_ms;        /* silence at the last call */
+    char since[PL_TIME_TEXT]; /* UTC time of the last sign of life; "": not away */
 } pl_absence;
 
 /* Whether a line is due, now that the process has been silent for silent_ms: after 5 s,

@@ -15,17 +15,17 @@ enum {
     HOLDER_UPLOADS_MAX = 4 * STAGING_UPLOADS_MAX
 };
 
-static staging_blob *find_of(const staging *s, uint64_t owner, const pl_hash *hash)
+static staging_blob *find_of(const staging *s, uint64_t token, const pl_hash *hash)
 {
     for (staging_blob *b = s->first; b; b = b->next)
-        if (b->owner == owner && pl_hash_equal(&b->hash, hash))
+        if (b->owner.token == token && pl_hash_equal(&b->hash, hash))
             return b;
     return NULL;
 }
 
 static staging_blob *find_upload(const staging *s, const pl_hash *hash)
 {
-    staging_blob *b = find_of(s, s->owner, hash);
+    staging_blob *b = find_of(s, s->owner.token, hash);
     return b ? b : find_of(s, 0, hash);
 }
 
@@ -35,7 +35,8 @@ static uint64_t staged_bytes(const staging *s, bool by_key, int *n)
     uint64_t sum = 0;
     *n = 0;
     for (const staging_blob *b = s->first; b; b = b->next)
-        if (by_key ? pl_pubkey_equal(&b->holder, &s->holder) : b->owner == s->owner) {
+        if (by_key ? pl_pubkey_equal(&b->owner.holder, &s->owner.holder)
+                   : b->owner.token == s->owner.token) {
             sum += b->bytes;
             ++*n;
         }
@@ -45,36 +46,27 @@ static uint64_t staged_bytes(const staging *s, bool by_key, int *n)
 static uint64_t holder_limit(const staging *s)
 {
     uint64_t part = s->limit / HOLDER_PART;
-    return s->share > part ? s->share : part;
+    return s->owner.share > part ? s->owner.share : part;
 }
 
 bool staging_holder_is_full(const staging *s, uint64_t bytes)
 {
     int n = 0;
-    if (pl_pubkey_none(&s->holder))
+    if (pl_pubkey_none(&s->owner.holder))
         return false;
     /* the sum of a relay may be larger than the limit, if it is the only upload */
     const bool is_over = bytes + staged_bytes(s, true, &n) > holder_limit(s);
-    return (is_over && (n > 0 || s->share > 0)) || n >= HOLDER_UPLOADS_MAX;
+    return (is_over && (n > 0 || s->owner.share > 0)) || n >= HOLDER_UPLOADS_MAX;
 }
 
-pl_status staging_read(pl_message *m, staging_piece *out)
+pl_status staging_read(pl_message *m, pl_msg_put_blob *out)
 {
-    pl_msg_put_blob said;
-    PL_CHECK(PL_HEAR(m, put_blob, &said));
-    *out = (staging_piece){.hash = said.blob,
-                           .total = said.total,
-                           .offset = said.offset,
-                           .lease = said.lease,
-                           .data = m->data.data,
-                           .len = m->data.len,
-                           .head = said.head,
-                           .direct = said.direct};
-    if (out->offset > out->total || out->len > out->total - out->offset)
+    PL_CHECK(PL_HEAR(m, put_blob, out));
+    if (out->offset > out->total || m->data.len > out->total - out->offset)
         return pl_fail(PL_ERR_PROTO,
                        "a piece of %zu bytes at offset %llu does not fit into a blob "
                        "of %llu bytes",
-                       out->len, (unsigned long long)out->offset,
+                       m->data.len, (unsigned long long)out->offset,
                        (unsigned long long)out->total);
     return PL_OK;
 }
@@ -149,12 +141,13 @@ static pl_status check_room(const staging *s, uint64_t bytes)
                        "bytes); raise %s",
                        (unsigned long long)bytes, s->keeper,
                        (unsigned long long)s->limit, s->key);
-    if (s->share > 0 && (bytes + owned > s->share || n >= STAGING_UPLOADS_MAX))
+    if (s->owner.share > 0 &&
+        (bytes + owned > s->owner.share || n >= STAGING_UPLOADS_MAX))
         return pl_fail(
             PL_ERR_PROTO,
             "an upload of %llu bytes is more than this lease may upload: its task "
             "needs at most %llu bytes in %d uploads, and %llu bytes in %d are here",
-            (unsigned long long)bytes, (unsigned long long)s->share,
+            (unsigned long long)bytes, (unsigned long long)s->owner.share,
             STAGING_UPLOADS_MAX, (unsigned long long)owned, n);
     if (staging_holder_is_full(s, bytes)) {
         const uint64_t held = staged_bytes(s, true, &n);
@@ -179,24 +172,17 @@ static pl_status check_room(const staging *s, uint64_t bytes)
  * task on a slow link needs long for all of them. Those without a lease have nothing in
  * common. A question how far an upload is does not count: where no large packet passes,
  * small ones still do. */
-void staging_touch(staging *s)
+void staging_touch(staging *s, const staging_blob *moved)
 {
     const int64_t now = pl_now_ms();
-    for (staging_blob *b = s->owner ? s->first : NULL; b; b = b->next)
-        if (b->owner == s->owner)
+    for (staging_blob *b = s->first; b; b = b->next)
+        if (b == moved || (s->owner.token != 0 && b->owner.token == s->owner.token))
             b->touched_ms = now;
 }
 
-static void touch_uploads(staging *s, staging_blob *moved)
+pl_status staging_open(staging *s, const pl_msg_put_blob *p, staging_blob **out)
 {
-    moved->touched_ms = pl_now_ms();
-    staging_touch(s);
-}
-
-/* Finds the upload of the piece, or begins it. */
-static pl_status open_blob(staging *s, const staging_piece *p, staging_blob **out)
-{
-    staging_blob *b = find_of(s, s->owner, &p->hash);
+    staging_blob *b = find_of(s, s->owner.token, &p->blob);
     *out = NULL;
     if (!b) {
         PL_CHECK(check_room(s, p->total));
@@ -206,16 +192,13 @@ static pl_status open_blob(staging *s, const staging_piece *p, staging_blob **ou
             pl_free(b);
             return status;
         }
-        b->hash = p->hash;
+        b->hash = p->blob;
         b->owner = s->owner;
-        b->path = s->path;
-        b->phase = s->phase;
-        b->holder = s->holder;
         b->bytes = p->total;
         b->next = s->first;
         s->first = b;
         s->bytes += b->room;
-        touch_uploads(s, b);
+        staging_touch(s, b);
     }
     if (b->bytes != p->total)
         return pl_fail(PL_ERR_PROTO,
@@ -226,44 +209,25 @@ static pl_status open_blob(staging *s, const staging_piece *p, staging_blob **ou
     return PL_OK;
 }
 
-pl_status staging_open(staging *s, const staging_piece *p, uint64_t *there)
+pl_status staging_put(staging *s, const pl_msg_put_blob *p, const pl_buf *piece,
+                      staging_blob **out)
 {
-    staging_blob *b;
-    *there = 0;
-    PL_CHECK(open_blob(s, p, &b));
-    *there = b->there;
-    return PL_OK;
-}
-
-void staging_note(staging *s, staging_blob *b, uint64_t there)
-{
-    b->there = there;
-    touch_uploads(s, b);
-}
-
-pl_status staging_put(staging *s, const staging_piece *p, uint64_t *there)
-{
-    staging_blob *b = find_of(s, s->owner, &p->hash);
-    *there = 0;
+    staging_blob *b = find_of(s, s->owner.token, &p->blob);
+    *out = NULL;
     if (p->offset > (b ? b->there : 0))
         return pl_fail(PL_ERR_BUSY,
                        "a piece at offset %llu came, but only %llu bytes before it are "
                        "here; ask how far the upload is",
                        (unsigned long long)p->offset,
                        (unsigned long long)(b ? b->there : 0));
-    PL_CHECK(open_blob(s, p, &b));
-    if (p->offset + p->len > b->there) {
-        memcpy(b->data + p->offset, p->data, p->len);
-        b->there = p->offset + p->len;
-        touch_uploads(s, b);
+    PL_CHECK(staging_open(s, p, &b));
+    if (p->offset + piece->len > b->there) {
+        memcpy(b->data + p->offset, piece->data, piece->len);
+        b->there = p->offset + piece->len;
+        staging_touch(s, b);
     }
-    *there = b->there;
+    *out = b;
     return PL_OK;
-}
-
-staging_blob *staging_begun(const staging *s, const pl_hash *hash)
-{
-    return find_of(s, s->owner, hash);
 }
 
 bool staging_has(const staging *s, const pl_hash *hash)
@@ -327,7 +291,7 @@ void staging_remove(staging *s, staging_blob *b)
 
 void staging_drop(staging *s, const pl_hash *hash)
 {
-    staging_blob *b = find_of(s, s->owner, hash);
+    staging_blob *b = find_of(s, s->owner.token, hash);
     if (b)
         staging_remove(s, b);
 }

@@ -2,7 +2,7 @@
  * order, until a message names the complete blob.
  *
  * An upload belongs to a lease or to the job itself. The caller sets staging.owner to
- * choose the uploads that the next calls use: the lease's token, or 0 for the job.
+ * choose the uploads that the next calls use.
  * Uploads of the job are visible to all owners. So no lease can fill up, damage or drop
  * the uploads of another lease, and the memory of each lease is limited. All leases of
  * one key together have a limit, too. Otherwise a worker could get more and more memory
@@ -16,7 +16,7 @@
  * the encryption of the upload. Kept blocks count against the limit. They are freed if
  * an upload needs the room or if they stay unused. */
 #pragma once
-#include "base/base.h"
+#include "net/messages.h"
 
 /* A lease may have this many uploads: more than two phases of any path send. Small
  * uploads take more memory than their bytes. */
@@ -24,13 +24,20 @@ enum { STAGING_KEPT = 4, STAGING_UPLOADS_MAX = 1024 };
 
 struct home_path;
 
-typedef struct staging_blob {
-    pl_hash hash;
-    uint64_t owner; /* token of the lease; 0: the job */
+typedef struct staging_owner {
+    uint64_t token; /* of the lease; 0: the job */
     /* path and phase of the lease; path is NULL without a lease */
     struct home_path *path;
     int64_t phase;
-    pl_pubkey holder; /* staging.holder when the upload began */
+    /* limit for the bytes of uploads of this owner; 0: only staging.limit counts */
+    uint64_t share;
+    /* the key to which the lease was granted; zeros: no limit per key */
+    pl_pubkey holder;
+} staging_owner;
+
+typedef struct staging_blob {
+    pl_hash hash;
+    staging_owner owner; /* staging.owner when the upload began */
     uint8_t *data;
     /* bytes: of the blob; room: of its memory block, which counts against the limit */
     uint64_t bytes, room;
@@ -49,14 +56,7 @@ typedef struct staging {
      * configuration key or option that sets the limit */
     const char *keeper, *key;
     uint64_t limit, bytes; /* bytes: memory of all uploads, without kept blocks */
-    /* the owner of the uploads that the next calls use; path and phase of its lease */
-    uint64_t owner;
-    struct home_path *path;
-    int64_t phase;
-    /* limit for the bytes of uploads of this owner; 0: only `limit` counts */
-    uint64_t share;
-    /* the key to which the lease was granted; zeros: no limit per key */
-    pl_pubkey holder;
+    staging_owner owner;   /* of the uploads that the next calls use */
     staging_blob *first;
     /* whether an upload waits for room; idle uploads are then dropped earlier */
     bool wanted;
@@ -72,38 +72,23 @@ typedef struct staging {
 
 uint64_t staging_kept_bytes(const staging *s);
 
-/* The fields of a PUT_BLOB message. The message owns the bytes. */
-typedef struct staging_piece {
-    pl_hash hash;
-    uint64_t total, offset;
-    pl_bytes lease; /* lease.at is NULL if the upload came without a lease */
-    /* bytes from `offset` on; none: the message asks for room */
-    const void *data;
-    size_t len;
-    pl_bytes head;   /* of a message that asks for room: the first bytes of the blob */
-    uint64_t direct; /* 1: the sender wants to write the bytes into the engine */
-} staging_piece;
-
-/* Reads the fields of a PUT_BLOB message. ERR_PROTO: fields are missing, or the piece
- * does not fit into the blob. */
-pl_status staging_read(pl_message *put_blob, staging_piece *out);
-/* Begins the upload unless it has begun, and sets *there to the number of bytes that
- * have arrived. ERR_CONFIG: the blob is larger than the limit. ERR_BUSY: the uploads of
- * the home or of this key have reached their limit; send the upload later. ERR_PROTO:
- * the upload would exceed the owner's share, or messages about the same blob give
- * different sizes. */
-pl_status staging_open(staging *s, const staging_piece *piece, uint64_t *there);
+/* Reads the fields of a PUT_BLOB message. Its data are the piece, the bytes from
+ * `offset` on; a message without data asks for room. ERR_PROTO: fields are missing, or
+ * the piece does not fit into the blob. */
+pl_status staging_read(pl_message *m, pl_msg_put_blob *out);
+/* Finds the upload of the present owner, and begins it unless it has begun. ERR_CONFIG:
+ * the blob is larger than the limit. ERR_BUSY: the uploads of the home or of this key
+ * have reached their limit; send the upload later. ERR_PROTO: the upload would exceed
+ * the owner's share, or messages about the same blob give different sizes. */
+pl_status staging_open(staging *s, const pl_msg_put_blob *p, staging_blob **out);
 /* Stores a piece, which must begin at or before the end of the bytes that have arrived.
  * ERR_BUSY: it begins later, or its upload has not begun; the sender asks how far the
  * upload is. Otherwise as staging_open, which the first piece may replace. */
-pl_status staging_put(staging *s, const staging_piece *piece, uint64_t *there);
+pl_status staging_put(staging *s, const pl_msg_put_blob *p, const pl_buf *piece,
+                      staging_blob **out);
 /* Returns whether the uploads of s->holder leave no room for so many bytes. */
 bool staging_holder_is_full(const staging *s, uint64_t bytes);
 bool staging_has(const staging *s, const pl_hash *hash);
-/* Finds an upload of the present owner, complete or not; NULL if there is none. */
-staging_blob *staging_begun(const staging *s, const pl_hash *hash);
-/* Notes that the first `there` bytes of the upload have arrived. */
-void staging_note(staging *s, staging_blob *b, uint64_t there);
 /* Finds a blob if all its bytes have arrived; otherwise returns NULL. */
 staging_blob *staging_find(const staging *s, const pl_hash *hash);
 /* Like staging_find, but the caller then owns the blob. */
@@ -111,8 +96,9 @@ staging_blob *staging_take(staging *s, const pl_hash *hash);
 void staging_free(staging *s, staging_blob *taken); /* accepts NULL */
 void staging_drop(staging *s, const pl_hash *hash);
 void staging_remove(staging *s, staging_blob *b);
-/* Notes that the owner sends other bytes, so that its uploads stay. */
-void staging_touch(staging *s);
+/* Notes that bytes of `moved` have arrived, or, with NULL, other bytes of the owner, so
+ * that the owner's uploads stay. */
+void staging_touch(staging *s, const staging_blob *moved);
 /* Call this after `ms` in which nothing could arrive: uploads do not age in it. */
 void staging_stand_still(staging *s, int64_t ms);
 /* Drops the uploads of leases that sent no new byte for two minutes, or for 30 s if

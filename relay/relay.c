@@ -17,12 +17,12 @@ typedef struct relay {
     pl_socket *front, *back;
     staging uploads;
     relay_question *questions; /* open questions, the oldest first */
-    size_t n_questions, cap_questions;
+    size_t n_questions;
     uint64_t n_connects;    /* of the connection to the home */
     pl_absence away;        /* the home */
     uint64_t arrived_bytes; /* on that connection, and when the last ones came */
     int64_t heard_ms;
-    relay_groups groups;
+    relay_group *groups; /* that are not complete, the oldest first */
     relay_uplink *up;
     pl_relay_report *report;
 } relay;
@@ -45,10 +45,8 @@ static relay_question *find_question(relay *r, uint64_t id)
 static relay_question *new_question(relay *r, relay_state state, const pl_peer *peer,
                                     uint64_t request)
 {
-    if (r->n_questions == r->cap_questions) {
-        r->cap_questions = r->cap_questions ? 2 * r->cap_questions : 64;
-        r->questions = pl_grow(r->questions, r->cap_questions * sizeof *r->questions);
-    }
+    r->questions = pl_grow_items(r->questions, r->n_questions, r->n_questions + 1,
+                                 sizeof *r->questions);
     relay_question *q = &r->questions[r->n_questions++];
     *q = (relay_question){.id = pl_wire_next_request(),
                           .state = state,
@@ -104,7 +102,7 @@ static pl_status answer_held(relay *r, relay_question *q)
     const uint64_t moved = atomic_load(&r->up->moved);
     const bool is_soon = pl_now_ms() - q->asked_ms < PAUSE_MS;
     q->asked_ms = pl_now_ms();
-    if (is_soon || (moved == q->moved && !r->groups.first))
+    if (is_soon || (moved == q->moved && !r->groups))
         return PL_OK;
     q->moved = moved;
     return answer_error(r, &q->peer, q->request, PL_ERR_BUSY,
@@ -138,14 +136,12 @@ static load load_of(const relay *r, const pl_peer *peer)
 static void own_uploads(relay *r, const pl_peer *peer, pl_bytes lease)
 {
     staging *s = &r->uploads;
-    memset(&s->holder, 0, sizeof s->holder);
-    s->share = 0;
-    s->owner = pl_lease_token(lease);
+    s->owner = (staging_owner){.token = pl_lease_token(lease)};
     if (peer->own)
         return;
-    s->holder = peer->key;
-    s->share = s->limit / 8;
-    memcpy(&s->owner, peer->key.bytes, sizeof s->owner);
+    s->owner.holder = peer->key;
+    s->owner.share = s->limit / 8;
+    memcpy(&s->owner.token, peer->key.bytes, sizeof s->owner.token);
 }
 
 /* Keeps the pieces of an update that can be added to others, and forwards all other
@@ -156,35 +152,34 @@ static void own_uploads(relay *r, const pl_peer *peer, pl_bytes lease)
 static pl_status on_put_blob(relay *r, const pl_peer *peer, uint64_t kept_bytes,
                              pl_message *m)
 {
-    staging_piece p;
-    uint64_t there = 0, n = 0;
-    const bool good = staging_read(m, &p) == PL_OK;
+    pl_msg_put_blob p;
+    staging_blob *b = NULL;
+    uint64_t n = 0;
+    const bool good = staging_read(m, &p) == PL_OK, has_bytes = m->data.len > 0;
     own_uploads(r, peer, good ? p.lease : (pl_bytes){0});
-    const void *head = !good ? NULL : p.len > 0 ? p.data : p.head.at;
+    const pl_bytes head = has_bytes ? (pl_bytes){m->data.data, m->data.len} : p.head;
     const bool is_kept =
-        good &&
-        (staging_has(&r->uploads, &p.hash) ||
-         (p.offset == 0 && p.total <= r->uploads.limit &&
-          !staging_holder_is_full(&r->uploads, p.total + kept_bytes) &&
-          pl_codec_claims_homomorphic(head, p.len > 0 ? p.len : p.head.len, &n) &&
-          n <= r->uploads.limit / sizeof(float)));
+        good && (staging_has(&r->uploads, &p.blob) ||
+                 (p.offset == 0 && p.total <= r->uploads.limit &&
+                  !staging_holder_is_full(&r->uploads, p.total + kept_bytes) &&
+                  pl_codec_claims_homomorphic(head.at, head.len, &n) &&
+                  n <= r->uploads.limit / sizeof(float)));
     pl_status status = PL_ERR_PROTO; /* also if the relay takes no more of this key */
     if (is_kept)
-        status = p.len > 0 ? staging_put(&r->uploads, &p, &there)
-                           : staging_open(&r->uploads, &p, &there);
+        status = has_bytes ? staging_put(&r->uploads, &p, &m->data, &b)
+                           : staging_open(&r->uploads, &p, &b);
     if ((status == PL_ERR_PROTO || status == PL_ERR_NOMEM) &&
-        !(is_kept && staging_has(&r->uploads, &p.hash))) {
-        if (good && p.len > 0) /* the state of a task whose updates wait here */
-            staging_touch(&r->uploads);
+        !(is_kept && staging_has(&r->uploads, &p.blob))) {
+        if (good && has_bytes) /* the state of a task whose updates wait here */
+            staging_touch(&r->uploads, NULL);
         relay_question *q = new_question(r, RELAY_PASSED, peer, m->request);
-        q->asks_room = good && p.len == 0;
+        q->asks_room = good && !has_bytes;
         return forward_question(r, q->id, m);
     }
     if (status != PL_OK)
         return answer_error(r, peer, m->request, status, pl_last_error());
-    pl_message a = {0};
-    a.request = m->request;
-    PL_SAY(&a, PUT_STATE, put_state, .offset = there);
+    pl_message a = {.request = m->request};
+    PL_SAY(&a, PUT_STATE, put_state, .offset = b->there);
     status = answer_asker(r, peer, &a);
     pl_message_destroy(&a);
     return status;
@@ -292,15 +287,13 @@ static pl_status answer_group(relay *r, const relay_group *g)
     for (int i = 0; i < g->n_parts; i++) {
         const relay_part *part = g->parts[i];
         relay_question *q = find_question(r, part->question);
-        pl_message a;
-        pl_message_init(&a, 0);
+        pl_message a = {.request = q->request};
         if (part->status != PL_OK)
             pl_wire_error(&a, q->request, part->status, part->text);
         else
             PL_SAY(&a, SUBMITTED, submitted, .text = part->text[0] ? part->text : NULL,
                    .result = part->result,
                    .receipt = PL_ITEMS(part->receipts, part->submit.n));
-        a.request = q->request;
         pl_status status = answer_asker(r, &q->peer, &a);
         pl_message_destroy(&a);
         PL_CHECK(status);
@@ -371,7 +364,7 @@ static pl_status serve_relay(relay *r)
     while (!(stop && __atomic_load_n(stop, __ATOMIC_RELAXED))) {
         bool ready[3];
         pl_wire_poll(sockets, 2, &fd, 1,
-                     relay_groups_due_ms(&r->groups, r->options->wait_ms, TICK_MS),
+                     relay_groups_due_ms(r->groups, r->options->wait_ms, TICK_MS),
                      ready);
         for (int i = 0; i < TURN_MAX; i++) {
             status = pl_wire_recv(r->front, &peer, &m);

@@ -22,9 +22,9 @@ static bool fits_group(const relay_group *g, const pl_submit_message *s)
     return true;
 }
 
-void relay_groups_add(relay_groups *all, relay_part *part)
+void relay_groups_add(relay_group **all, relay_part *part)
 {
-    relay_group **at = &all->first;
+    relay_group **at = all;
     /* A group is complete at this number of contributors. An update that cannot be
      * added gets a separate group, which is complete at once: the relay sends it
      * unchanged, and the home's answer says why it is wrong. */
@@ -49,10 +49,10 @@ void relay_groups_add(relay_groups *all, relay_part *part)
     g->n_contributors += part->submit.n;
 }
 
-relay_group *relay_groups_take(relay_groups *all, const pl_relay_options *options,
+relay_group *relay_groups_take(relay_group **all, const pl_relay_options *options,
                                bool everybody_waits)
 {
-    for (relay_group **at = &all->first; *at; at = &(*at)->next) {
+    for (relay_group **at = all; *at; at = &(*at)->next) {
         relay_group *g = *at;
         const bool is_due = g->n_contributors >= g->limit ||
                             (options->expect > 0 && g->n_parts >= options->expect) ||
@@ -66,11 +66,11 @@ relay_group *relay_groups_take(relay_groups *all, const pl_relay_options *option
     return NULL;
 }
 
-int relay_groups_due_ms(const relay_groups *all, int wait_ms, int most)
+int relay_groups_due_ms(const relay_group *oldest, int wait_ms, int most)
 {
-    if (!all->first)
+    if (!oldest)
         return most;
-    int64_t left = all->first->since_ms + wait_ms - pl_now_ms();
+    int64_t left = oldest->since_ms + wait_ms - pl_now_ms();
     if (left < 0)
         return 0;
     return left < most ? (int)left : most;

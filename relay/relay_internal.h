@@ -54,18 +54,15 @@ typedef struct relay_group {
 } relay_group;
 
 /* ---- relay_group.c: groups that are not complete, oldest first ---- */
-typedef struct relay_groups {
-    relay_group *first;
-} relay_groups;
 /* Takes ownership of the part. */
-void relay_groups_add(relay_groups *all, relay_part *part);
+void relay_groups_add(relay_group **all, relay_part *part);
 /* Removes and returns a group that need not wait longer; NULL if all groups must wait.
  * If `everybody_waits` is true, no worker will send another update before it has an
  * answer, so no group must wait. */
-relay_group *relay_groups_take(relay_groups *all, const pl_relay_options *options,
+relay_group *relay_groups_take(relay_group **all, const pl_relay_options *options,
                                bool everybody_waits);
 /* Returns the ms until the oldest group has waited for wait_ms; at most `most`. */
-int relay_groups_due_ms(const relay_groups *all, int wait_ms, int most);
+int relay_groups_due_ms(const relay_group *oldest, int wait_ms, int most);
 void relay_group_destroy(relay_group **group, staging *uploads);
 
 /* ---- relay_uplink.c ---- */

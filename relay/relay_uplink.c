@@ -134,22 +134,18 @@ static void lift(void *self, void *job)
         status = send_sum(u, g, taken, &sum, &in);
     pl_buf_destroy(&sums[0]);
     pl_buf_destroy(&sums[1]);
-    if (status != PL_OK) {
-        for (int i = 0; i < g->n_parts; i++) {
-            g->parts[i]->status = status;
-            pl_copy_text(g->parts[i]->text, sizeof g->parts[i]->text, pl_last_error());
-        }
-        return;
+    for (int i = 0; i < g->n_parts; i++) {
+        relay_part *part = g->parts[i];
+        if (in && taken[i])
+            continue;
+        pl_codec_message update = {part->blob->data, part->blob->bytes};
+        part->status = status != PL_OK
+                           ? status
+                           : send_update(u, &part->submit, &update, &part->result,
+                                         part->text, part->receipts);
+        if (part->status != PL_OK)
+            pl_copy_text(part->text, sizeof part->text, pl_last_error());
     }
-    for (int i = 0; i < g->n_parts; i++)
-        if (!in || !taken[i]) {
-            relay_part *part = g->parts[i];
-            pl_codec_message update = {part->blob->data, part->blob->bytes};
-            part->status = send_update(u, &part->submit, &update, &part->result,
-                                       part->text, part->receipts);
-            if (part->status != PL_OK)
-                pl_copy_text(part->text, sizeof part->text, pl_last_error());
-        }
 }
 
 /* ---- the thread and its queue ---- */

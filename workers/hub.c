@@ -32,7 +32,9 @@ pl_status hub_give_nothing(hub *h, hub_worker *w, pl_message *a)
 void hub_free_held(hub *h, int worker)
 {
     hub_note_returned(h, worker, pl_now_ms());
-    hub_release_audits(h, worker);
+    for (size_t i = 0; i < h->n_audits; i++)
+        if (h->audits[i].lease.active && h->audits[i].lease.worker == worker)
+            hub_audit_release(h, &h->audits[i], NULL);
     plan_release_worker(&h->tasks, worker);
     plan_withdraw(&h->tasks, worker);
     h->workers[worker].task[0] = '\0';

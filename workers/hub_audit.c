@@ -149,11 +149,8 @@ pl_status hub_hear_update(hub *h, pl_message *m)
     if (!said.name || !said.device)
         return pl_fail(PL_ERR_PROTO,
                        "an UPDATE_IS of a home lacks the sender's name or device");
-    if (a->row.verdict != PL_VERDICT_OPEN)
-        return PL_OK;
     pl_copy_text(part->from.worker, sizeof part->from.worker, said.name);
     pl_copy_text(part->from.device, sizeof part->from.device, said.device);
-    memset(&part->from.key, 0, sizeof part->from.key);
     if (said.key)
         memcpy(part->from.key.bytes, said.key, PL_PUBKEY_BYTES);
     part->hash = said.blob;
@@ -186,18 +183,11 @@ static hub_audit *open_audit(hub *h, const pl_audit *row, plan_task task)
     return a;
 }
 
-bool hub_is_audit_record(pl_reader *r)
-{
-    return pl_field_count(r, PL_TAG_AUDIT) > 0 || pl_field_count(r, PL_TAG_FENCED) > 0;
-}
-
-pl_status hub_take_audit_record(hub *h, int home, pl_reader *r)
+pl_status hub_take_audit_record(hub *h, int home, pl_reader *r, bool in_state)
 {
     pl_msg_audit_record said;
     pl_audit row;
     plan_task task;
-    if (pl_field_count(r, PL_TAG_FENCED) > 0)
-        return hub_take_fenced(h, r);
     pl_get_fields(r, pl_fields_of_audit_record(), &said);
     PL_CHECK(pl_reader_status(r));
     PL_CHECK(pl_audit_read(said.row_text, &row));
@@ -216,7 +206,7 @@ pl_status hub_take_audit_record(hub *h, int home, pl_reader *r)
     }
     if (!a)
         a = open_audit(h, &row, task);
-    a->listed = a->listed || h->in_state;
+    a->listed = a->listed || in_state;
     a->home = home;
     return PL_OK;
 }
@@ -256,13 +246,6 @@ void hub_audit_release(hub *h, hub_audit *a, const char *reason)
     h->stirred = true;
     if (reason && ++a->failures >= FAILURES_MAX)
         hub_close_audit(h, a, PL_VERDICT_UNDECIDED, reason);
-}
-
-void hub_release_audits(hub *h, int worker)
-{
-    for (size_t i = 0; i < h->n_audits; i++)
-        if (h->audits[i].lease.active && h->audits[i].lease.worker == worker)
-            hub_audit_release(h, &h->audits[i], NULL);
 }
 
 /* ---- verdicts ---- */

@@ -25,12 +25,12 @@ static void add_fenced(hub *h, const pl_fence *f)
     }
 }
 
-static pl_status tell_fenced(hub *h, const pl_fence *f, int home)
+static pl_status tell_fenced(hub_home *home, const pl_fence *f)
 {
     pl_message m = {0};
     PL_SAY(&m, FENCE_WORKER, fence_worker, .reason = f->reason, .name = f->name,
            .key = pl_pubkey_none(&f->key) ? NULL : f->key.bytes);
-    return hub_send_home(&h->homes[home], &m);
+    return hub_send_home(home, &m);
 }
 
 /* The fence has the key of the lease under which the part was made, unless this is one
@@ -67,15 +67,14 @@ pl_status hub_fence_odd(hub *h, const hub_audit *a, const pl_audit_result *odd)
              a->row.results[a->row.n - 1].worker);
     add_fenced(h, &f);
     for (int i = 0; i < h->n_homes; i++)
-        PL_CHECK(tell_fenced(h, &f, i));
+        PL_CHECK(tell_fenced(&h->homes[i], &f));
     return PL_OK;
 }
 
-pl_status hub_repeat_fenced(hub *h)
+pl_status hub_repeat_fenced(const hub *h, hub_home *home)
 {
     for (size_t i = 0; i < h->n_fenced; i++)
-        for (int home = 0; home < h->n_homes; home++)
-            PL_CHECK(tell_fenced(h, &h->fenced[i], home));
+        PL_CHECK(tell_fenced(home, &h->fenced[i]));
     return PL_OK;
 }
 

@@ -210,11 +210,11 @@ static pl_status on_welcome(hub *h, hub_home *home, pl_message *m)
     }
     if (!home->welcome)
         return PL_OK;
-    PL_CHECK(hub_repeat_fenced(h));
+    PL_CHECK(hub_repeat_fenced(h, home));
     return ask_state(home, 0);
 }
 
-static pl_status apply_path(hub *h, const hub_home *home, pl_reader *r)
+static pl_status apply_path(hub *h, const hub_home *home, pl_reader *r, bool in_state)
 {
     pl_msg_path_record said = {0};
     plan_task task;
@@ -249,9 +249,9 @@ static pl_status apply_path(hub *h, const hub_home *home, pl_reader *r)
     const plan_arm *arm = &h->tasks.arms[task.arm];
     plan_path *path = &arm->paths[task.index];
     /* a state that may be older than the path's newest event says nothing new */
-    if (h->in_state && path->event_ms >= home->asked_ms)
+    if (in_state && path->event_ms >= home->asked_ms)
         return PL_OK;
-    path->event_ms = h->in_state ? path->event_ms : now;
+    path->event_ms = in_state ? path->event_ms : now;
     const int64_t before = plan_n_confirmed(path);
     PL_CHECK(hub_settle(h, task, &news, now));
     plan_hear(path, &news, now);
@@ -260,9 +260,10 @@ static pl_status apply_path(hub *h, const hub_home *home, pl_reader *r)
     return PL_OK;
 }
 
-/* Applies one record of a state, or one event: about an arm, a module, a path, an audit
- * or a fenced worker. */
-static pl_status apply_record(hub *h, hub_home *home, const uint8_t *data, size_t len)
+/* Applies one record of a state (in_state), or one event: about an arm, a module, a
+ * path, an audit or a fenced worker. */
+static pl_status apply_record(hub *h, hub_home *home, const uint8_t *data, size_t len,
+                              bool in_state)
 {
     pl_reader r;
     char texts[RECORD_MAX];
@@ -274,12 +275,14 @@ static pl_status apply_record(hub *h, hub_home *home, const uint8_t *data, size_
                        len, sizeof texts);
     pl_reader_open(&r, "state of a home", data, len);
     r.texts = texts;
-    if (hub_is_audit_record(&r))
-        return hub_take_audit_record(h, (int)(home - h->homes), &r);
+    if (pl_field_count(&r, PL_TAG_FENCED) > 0)
+        return hub_take_fenced(h, &r);
+    if (pl_field_count(&r, PL_TAG_AUDIT) > 0)
+        return hub_take_audit_record(h, (int)(home - h->homes), &r, in_state);
     if (pl_field_count(&r, PL_TAG_ARM) > 0) {
         pl_get_fields(&r, pl_fields_of_arm_record(), &arm);
         PL_CHECK(pl_reader_status(&r));
-        if (!h->in_state) /* the home ignored FENCEs of an arm that it did not have */
+        if (!in_state) /* the home ignored FENCEs of an arm that it did not have */
             home->fence_next = 0;
         plan_arm *known = plan_find_arm(&h->tasks, arm.arm);
         if (known) {
@@ -296,7 +299,7 @@ static pl_status apply_record(hub *h, hub_home *home, const uint8_t *data, size_
         plan_set_version(&h->tasks, module.module, (uint64_t)module.version,
                          pl_now_ms());
     } else if (pl_field_count(&r, PL_TAG_NAME) > 0) {
-        return apply_path(h, home, &r);
+        return apply_path(h, home, &r, in_state);
     }
     return pl_reader_status(&r);
 }
@@ -331,9 +334,7 @@ bool hub_apply_some(hub *h)
             size_t len = 0;
             const uint8_t *record =
                 pl_get_bytes(&home->records, PL_TAG_RECORD, home->n_applied++, &len);
-            h->in_state = true;
-            pl_status status = apply_record(h, home, record, len);
-            h->in_state = false;
+            pl_status status = apply_record(h, home, record, len, true);
             if (status == PL_OK) {
                 note_applied(h, home);
             } else {
@@ -454,7 +455,7 @@ pl_status hub_take_home(hub *h, int index, pl_message *m, int64_t now_ms)
         status = on_state(h, home, m);
         break;
     case PL_MSG_EVENT:
-        status = apply_record(h, home, m->body.data, m->body.len);
+        status = apply_record(h, home, m->body.data, m->body.len, false);
         break;
     case PL_MSG_BLOB:
         status = on_arm_blob(h, home, m);

@@ -288,8 +288,6 @@ typedef struct hub {
     hub_audit *audits;
     pl_fence *fenced;
     size_t n_audits, n_fenced;
-    /* whether the record that is being applied comes from a state, not from an event */
-    bool in_state;
     /* number of verdicts of each kind since this hub started */
     uint64_t n_verdicts[PL_VERDICT_COUNT];
     int64_t known_ms;   /* time when the hub first knew the states of all homes */
@@ -410,12 +408,10 @@ void hub_close_audit(hub *h, hub_audit *a, pl_verdict verdict, const char *reaso
 /* Ends the lease of an audit without a result. `reason` says why the worker failed;
  * NULL: the lease ended without a failure. */
 void hub_audit_release(hub *h, hub_audit *a, const char *reason);
-void hub_release_audits(hub *h, int worker);
 /* These functions apply records about audits that homes have sent. hub_begin_rows and
  * hub_end_rows enclose the records of one state, but not the records of events. */
 void hub_begin_rows(hub *h, int home);
-bool hub_is_audit_record(pl_reader *r);
-pl_status hub_take_audit_record(hub *h, int home, pl_reader *r);
+pl_status hub_take_audit_record(hub *h, int home, pl_reader *r, bool in_state);
 void hub_end_rows(hub *h, int home);
 pl_status hub_hear_update(hub *h, pl_message *m);
 /* A home answered the question with this number by an error: it lacks the update. */
@@ -453,7 +449,8 @@ void hub_mark_fenced(hub *h, hub_worker *w);
 /* Fences a worker whose part of an audited result, or whose repetition, is wrong. */
 pl_status hub_fence_odd(hub *h, const hub_audit *a, const pl_audit_result *odd);
 pl_status hub_take_fenced(hub *h, pl_reader *r);
-pl_status hub_repeat_fenced(hub *h);
+/* Tells a home of all fences, because it may have missed some. */
+pl_status hub_repeat_fenced(const hub *h, hub_home *home);
 
 /* hub_progress.c */
 /* Notes what a worker says in a renewal of a lease that it has; `lease` may also be the

@@ -306,7 +306,7 @@ pl_status hub_note_failure(hub *h, plan_path *path, int worker, pl_status why,
                            const char *text)
 {
     const int64_t now = pl_now_ms();
-    bool known = false, own_is_there = false, several = false;
+    bool known = false, own_is_there = false;
     for (int i = 0; i < path->n_failed_by; i++)
         known =
             known || same_holder(&h->workers[path->failed_by[i]], &h->workers[worker]);
@@ -316,11 +316,9 @@ pl_status hub_note_failure(hub *h, plan_path *path, int worker, pl_status why,
     for (int i = 0; i < h->n_workers; i++)
         own_is_there = own_is_there ||
                        (h->workers[i].own_key && !hub_is_away(h, &h->workers[i], now));
-    for (int i = 1; i < path->n_failed_by; i++)
-        several = several || !same_holder(&h->workers[path->failed_by[0]],
-                                          &h->workers[path->failed_by[i]]);
-    const bool ends = path->lease.failures >= FAILURES_MAX && h->failure[0] == '\0' &&
-                      (own_is_there ? path->own_failures >= FAILURES_MAX : several);
+    const bool ends =
+        path->lease.failures >= FAILURES_MAX && h->failure[0] == '\0' &&
+        (own_is_there ? path->own_failures >= FAILURES_MAX : path->n_failed_by > 1);
     count_failure(h, worker, text);
     if (!ends)
         return PL_OK;

@@ -54,14 +54,12 @@ static part_is judge_part(const hub_audit *a, int part, int *judge)
     for (int i = 1; i < a->row.n; i++) {
         if (strcmp(a->row.results[i].device, device) != 0)
             continue;
-        const bool same = pl_hash_equal(made_by(a, i, part), &a->parts[part].hash);
-        if (first == 0 && same)
-            return PART_EQUAL;
-        if (first != 0 && same)
+        if (pl_hash_equal(made_by(a, i, part), &a->parts[part].hash)) {
             *judge = first;
+            return PART_EQUAL;
+        }
         if (first != 0)
-            return same ? PART_EQUAL
-                   : pl_hash_equal(made_by(a, i, part), made_by(a, first, part))
+            return pl_hash_equal(made_by(a, i, part), made_by(a, first, part))
                        ? PART_ODD
                        : PART_UNCLEAR;
         first = i;

@@ -50,7 +50,7 @@ static void hear_row(fixture *f, const char *device, int64_t tries)
     pl_put_u64(&body, PL_TAG_AUDIT, 1);
     pl_reader_open(&r, "a record", body.data, body.len);
     r.texts = texts;
-    assert_ok(hub_take_audit_record(&f->h, 0, &r));
+    assert_ok(hub_take_audit_record(&f->h, 0, &r, false));
     f->audit = &f->h.audits[f->h.n_audits - 1];
 }
 

@@ -26,13 +26,10 @@ static pl_status put_piece(staging *s, uint8_t number, uint64_t total, uint64_t 
     pl_buf_reserve(&data, len);
     memset(data.data, number, len);
     data.len = len;
-    staging_piece piece = {.hash = name_of(number),
-                           .total = total,
-                           .offset = offset,
-                           .data = data.data,
-                           .len = len};
-    uint64_t there;
-    return staging_put(s, &piece, &there);
+    const pl_msg_put_blob piece = {
+        .blob = name_of(number), .total = total, .offset = offset};
+    staging_blob *b;
+    return staging_put(s, &piece, &data, &b);
 }
 
 static pl_status put_all(staging *s, uint8_t number, uint64_t total)
@@ -130,24 +127,24 @@ PL_TEST(few_blocks_are_kept_and_no_small_ones)
 PL_TEST(leases_of_one_key_have_a_share_together)
 {
     staging s = of_limit(64 * MIB); /* one key may use 8 MiB */
-    s.holder = (pl_pubkey){{1}};
-    s.share = 4 * MIB;
+    s.owner.holder = (pl_pubkey){{1}};
+    s.owner.share = 4 * MIB;
     for (uint8_t i = 0; i < 2; i++) {
-        s.owner = 10 + i;
+        s.owner.token = 10 + i;
         assert_ok(put_all(&s, i, 4 * MIB));
     }
-    s.owner = 12;
+    s.owner.token = 12;
     assert_int_equal(put_piece(&s, 2, 1, 0), PL_ERR_BUSY);
-    s.holder = (pl_pubkey){{2}};
+    s.owner.holder = (pl_pubkey){{2}};
     assert_ok(put_all(&s, 2, 4 * MIB));
-    s.holder = (pl_pubkey){{0}}; /* keys of the job itself have no limit */
+    s.owner.holder = (pl_pubkey){{0}}; /* keys of the job itself have no limit */
     for (uint8_t i = 3; i < 15; i++) {
-        s.owner = 10 + i;
+        s.owner.token = 10 + i;
         assert_ok(put_all(&s, i, 4 * MIB));
     }
     staging_expire(&s, true);
-    s.holder = (pl_pubkey){{1}}; /* one lease may always use its own s.share */
-    s.share = 40 * MIB;
+    s.owner.holder = (pl_pubkey){{1}}; /* one lease may always use its own share */
+    s.owner.share = 40 * MIB;
     assert_ok(put_all(&s, 1, 40 * MIB));
     staging_expire(&s, true);
 }
@@ -157,19 +154,19 @@ PL_TEST(a_key_without_a_lease_has_one_large_upload_and_few_small_ones)
 {
     staging s = of_limit(64 * MIB);
     pl_hash name = {{0}};
-    uint64_t there;
-    s.holder = (pl_pubkey){{1}};
+    staging_blob *b;
+    s.owner.holder = (pl_pubkey){{1}};
     assert_ok(put_all(&s, 1, 40 * MIB));
     assert_int_equal(put_piece(&s, 2, 1, 0), PL_ERR_BUSY);
     drop(&s, 1);
     int n = 0;
     for (bool full = false; !full && n < 100000; n += !full) {
         memcpy(name.bytes + 1, &n, sizeof n);
-        const staging_piece piece = {.hash = name};
-        full = staging_open(&s, &piece, &there) == PL_ERR_BUSY;
+        const pl_msg_put_blob piece = {.blob = name};
+        full = staging_open(&s, &piece, &b) == PL_ERR_BUSY;
     }
     assert_in_range(n, STAGING_UPLOADS_MAX, 8 * STAGING_UPLOADS_MAX);
-    s.holder = (pl_pubkey){{2}};
+    s.owner.holder = (pl_pubkey){{2}};
     assert_ok(put_all(&s, 2, 2 * MIB));
     staging_expire(&s, true);
 }
@@ -178,16 +175,16 @@ PL_TEST(a_lease_has_few_uploads_however_small)
 {
     staging s = of_limit(64 * MIB);
     pl_hash name = {{0}};
-    uint64_t there;
-    s.owner = 1;
-    s.share = 4 * MIB;
+    staging_blob *b;
+    s.owner.token = 1;
+    s.owner.share = 4 * MIB;
     for (int i = 0; i <= STAGING_UPLOADS_MAX; i++) {
         memcpy(name.bytes, &i, sizeof i);
-        const staging_piece piece = {.hash = name, .total = (uint64_t)i % 2};
-        assert_int_equal(staging_open(&s, &piece, &there),
+        const pl_msg_put_blob piece = {.blob = name, .total = (uint64_t)i % 2};
+        assert_int_equal(staging_open(&s, &piece, &b),
                          i < STAGING_UPLOADS_MAX ? PL_OK : PL_ERR_PROTO);
     }
-    s.owner = 2; /* another lease */
+    s.owner.token = 2; /* another lease */
     assert_ok(put_all(&s, 1, MIB));
     staging_expire(&s, true);
 }
@@ -195,10 +192,10 @@ PL_TEST(a_lease_has_few_uploads_however_small)
 /* Asks for room; returns how many bytes have arrived. */
 static uint64_t arrived(staging *s, uint8_t number, uint64_t total)
 {
-    uint64_t there = 0;
-    staging_piece piece = {.hash = name_of(number), .total = total};
-    assert_ok(staging_open(s, &piece, &there));
-    return there;
+    staging_blob *b;
+    const pl_msg_put_blob piece = {.blob = name_of(number), .total = total};
+    assert_ok(staging_open(s, &piece, &b));
+    return b->there;
 }
 
 PL_TEST(an_upload_tells_how_far_it_is_and_takes_pieces_in_order)
@@ -226,11 +223,11 @@ PL_TEST(a_lease_drops_no_upload_of_the_job)
 {
     staging s = of_limit(64 * MIB);
     assert_ok(put_all(&s, 1, MIB));
-    s.owner = 1;
+    s.owner.token = 1;
     assert_non_null(whole(&s, 1));
     drop(&s, 1);
     assert_non_null(whole(&s, 1));
-    s.owner = 0;
+    s.owner.token = 0;
     drop(&s, 1);
     assert_null(whole(&s, 1));
     staging_expire(&s, true);
@@ -275,7 +272,7 @@ PL_TEST(uploads_of_one_lease_stay_together_and_others_do_not)
     enum { LONG_MS = 130000 };
     for (uint64_t owner = 0; owner < 2; owner++) {
         staging s = of_limit(64 * MIB);
-        s.owner = owner;
+        s.owner.token = owner;
         assert_ok(put_all(&s, 1, MIB));
         assert_ok(put_piece(&s, 2, 2 * MIB, 0));
         for (staging_blob *b = s.first; b; b = b->next)

@@ -31,34 +31,34 @@ typedef struct receiver {
 
 static uint8_t data[BYTES];
 
-static pl_status take_put(receiver *h, pl_message *m, uint64_t *there)
+static pl_status take_put(receiver *h, pl_message *m, staging_blob **b)
 {
-    staging_piece p;
+    pl_msg_put_blob p;
     PL_CHECK(staging_read(m, &p));
-    h->bytes += p.len;
-    if (p.len > 0)
-        return staging_put(&h->uploads, &p, there);
+    h->bytes += m->data.len;
+    if (m->data.len > 0)
+        return staging_put(&h->uploads, &p, &m->data, b);
     h->n_asked++;
     h->first_ms = h->first_ms ? h->first_ms : pl_now_ms();
     if (pl_now_ms() - h->first_ms < h->full_ms) {
         h->full_bytes = h->bytes;
         return pl_fail(PL_ERR_BUSY, "there is no room");
     }
-    return staging_open(&h->uploads, &p, there);
+    return staging_open(&h->uploads, &p, b);
 }
 
 static void answer_put(receiver *h, const pl_peer *peer, pl_message *m)
 {
-    uint64_t there = 0;
+    staging_blob *b = NULL;
     OWNED(pl_message_destroy) pl_message a;
     pl_message_init(&a, 0);
-    pl_status status = take_put(h, m, &there);
+    pl_status status = take_put(h, m, &b);
     if (h->late_ms > 0 && h->bytes > 0) {
         pl_sleep_ms(h->late_ms);
         h->late_ms = 0;
     }
     if (status == PL_OK)
-        PL_SAY(&a, PUT_STATE, put_state, .offset = there);
+        PL_SAY(&a, PUT_STATE, put_state, .offset = b->there);
     else
         pl_wire_error(&a, m->request, status, pl_last_error());
     a.request = m->request;
