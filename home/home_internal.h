@@ -98,10 +98,12 @@ typedef struct home_ticket {
     uint64_t total;
     staging_owner owner; /* of the upload */
     int64_t asked_ms;    /* when the client last asked */
+    int64_t begun_ms;    /* when it first asked */
 } home_ticket;
 typedef struct home_room {
-    home_ticket *tickets; /* the oldest first */
+    home_ticket *tickets; /* those of own workers first, the oldest first */
     size_t n;
+    int64_t evicted_ms; /* when an own worker last got room from a key */
 } home_room;
 
 /* The time in which the home writes nothing (home_still.c). */

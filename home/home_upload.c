@@ -3,14 +3,23 @@
  *
  * A client asks for room before it sends bytes. If there is none, the question waits in
  * a queue, and is answered when its turn has come. So no byte is sent in vain, and
- * clients get room in the order in which they asked. A client asks again every two
- * seconds; one that no longer does has gone, and loses its place. */
+ * clients get room in the order in which they asked, the job's own workers first. A
+ * client asks again every two seconds; one that no longer does has gone, and loses its
+ * place. No key can keep the room for itself: while others wait, its uploads stay only
+ * if they move, and if an own worker waits for a minute, those of the key that has most
+ * are dropped. */
 #include "home/home_internal.h"
 #include <math.h>
 
-enum { TICKETS_MAX = 1 << 16, TICKET_MS = 10000 };
+enum { TICKETS_MAX = 1 << 16, TICKET_MS = 10000, OWN_WAITS_MS = 60000 };
 
-/* Puts the question at the end of the queue, unless it is there already. */
+static bool is_own(const home_ticket *t)
+{
+    return pl_pubkey_none(&t->owner.holder);
+}
+
+/* Puts the question at the end of the queue, or of its part for own workers, unless it
+ * is there already. */
 static pl_status wait_for_room(home *h, const pl_peer *peer, const pl_message *m,
                                const pl_msg_put_blob *p)
 {
@@ -31,7 +40,15 @@ static pl_status wait_for_room(home *h, const pl_peer *peer, const pl_message *m
     }
     if (at == r->n && r->n < TICKETS_MAX && n_own < STAGING_UPLOADS_MAX) {
         r->tickets = pl_grow_items(r->tickets, r->n, r->n + 1, sizeof *r->tickets);
-        r->tickets[r->n++] = (home_ticket){.hash = p->blob, .total = p->total};
+        const home_ticket fresh = {.hash = p->blob,
+                                   .total = p->total,
+                                   .owner = *owner,
+                                   .begun_ms = pl_now_ms()};
+        while (at > 0 && is_own(&fresh) && !is_own(&r->tickets[at - 1]))
+            at--;
+        memmove(&r->tickets[at + 1], &r->tickets[at], (r->n - at) * sizeof *r->tickets);
+        r->tickets[at] = fresh;
+        r->n++;
     }
     if (at < r->n) {
         home_ticket *t = &r->tickets[at];
@@ -54,7 +71,7 @@ pl_status home_grant_room(home *h)
     home_room *r = &h->room;
     staging *s = &h->uploads;
     size_t n = 0;
-    bool is_full = false;
+    bool is_full = false, is_late = false;
     home_ticket refused = {0}; /* the last one whose key has used up its part */
     int64_t now = pl_now_ms();
     /* Drops uploads that no submission will name: the phase of their lease is done, or
@@ -91,6 +108,7 @@ pl_status home_grant_room(home *h)
         }
         if (status == PL_ERR_BUSY) {
             r->tickets[n++] = t;
+            is_late = is_late || (is_own(&t) && now - t.begun_ms > OWN_WAITS_MS);
             continue;
         }
         pl_message a = {.request = t.request, .epoch = h->epoch};
@@ -104,13 +122,26 @@ pl_status home_grant_room(home *h)
     }
     r->n = n;
     s->wanted = n > 0;
+    if (is_late && now - r->evicted_ms > OWN_WAITS_MS) {
+        const pl_pubkey key = staging_evict(s);
+        char text[PL_PUBKEY_TEXT];
+        r->evicted_ms = now;
+        if (!pl_pubkey_none(&key))
+            pl_log(
+                PL_LOG_WARN, "home.upload",
+                "dropped=\"incomplete uploads of the key %s\" reason=\"an own worker "
+                "waited for room for %d s; raise store.staging\"",
+                pl_pubkey_format(&key, text), OWN_WAITS_MS / 1000);
+    }
     return PL_OK;
 }
 
 void home_stand_still(home *h, int64_t ms)
 {
-    for (size_t i = 0; i < h->room.n; i++)
+    for (size_t i = 0; i < h->room.n; i++) {
         h->room.tickets[i].asked_ms += ms;
+        h->room.tickets[i].begun_ms += ms;
+    }
     staging_stand_still(&h->uploads, ms);
 }
 

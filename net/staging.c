@@ -3,8 +3,11 @@
 #include "net/net.h"
 
 enum {
-    EXPIRE_MS = 120000,  /* an upload whose owner sends nothing is dropped then */
-    WANTED_MS = 30000,   /* the same, while another upload waits for room */
+    EXPIRE_MS = 120000, /* an upload whose owner sends nothing is dropped then */
+    WANTED_MS = 30000,  /* the same, while another upload waits for room */
+    /* While others wait for room, a byte now and then keeps none: the pieces of a key
+     * count only by as many bytes of one upload. */
+    COUNTED_BYTES = 64 << 10,
     KEPT_MS = 30000,     /* an unused kept block is freed after this time */
     KEEP_FROM = 4 << 20, /* smaller blocks are not kept */
     KEEP_TO = 256 << 20, /* limit for the bytes of all kept blocks */
@@ -172,9 +175,14 @@ static pl_status check_room(const staging *s, uint64_t bytes)
  * task on a slow link needs long for all of them. Those without a lease have nothing in
  * common. A question how far an upload is does not count: where no large packet passes,
  * small ones still do. */
-void staging_touch(staging *s, const staging_blob *moved)
+void staging_touch(staging *s, staging_blob *moved)
 {
     const int64_t now = pl_now_ms();
+    if (moved && s->wanted && !pl_pubkey_none(&s->owner.holder) &&
+        moved->there - moved->counted < COUNTED_BYTES)
+        return;
+    if (moved)
+        moved->counted = moved->there;
     for (staging_blob *b = s->first; b; b = b->next)
         if (b == moved || (s->owner.token != 0 && b->owner.token == s->owner.token))
             b->touched_ms = now;
@@ -198,6 +206,7 @@ pl_status staging_open(staging *s, const pl_msg_put_blob *p, staging_blob **out)
         b->next = s->first;
         s->first = b;
         s->bytes += b->room;
+        b->begun_ms = b->touched_ms = pl_now_ms();
         staging_touch(s, b);
     }
     if (b->bytes != p->total)
@@ -296,6 +305,28 @@ void staging_drop(staging *s, const pl_hash *hash)
         staging_remove(s, b);
 }
 
+pl_pubkey staging_evict(staging *s)
+{
+    pl_pubkey holder = {{0}};
+    uint64_t most = 0;
+    int n;
+    for (const staging_blob *b = s->first; b; b = b->next) {
+        s->owner = b->owner;
+        const uint64_t bytes = staged_bytes(s, true, &n);
+        if (b->there < b->bytes && !pl_pubkey_none(&b->owner.holder) && bytes > most) {
+            holder = b->owner.holder;
+            most = bytes;
+        }
+    }
+    staging_blob *next;
+    for (staging_blob *b = most > 0 ? s->first : NULL; b; b = next) {
+        next = b->next;
+        if (b->there < b->bytes && pl_pubkey_equal(&b->owner.holder, &holder))
+            staging_remove(s, b);
+    }
+    return holder;
+}
+
 void staging_stand_still(staging *s, int64_t ms)
 {
     for (staging_blob *b = s->first; b; b = b->next)
@@ -308,7 +339,11 @@ void staging_expire(staging *s, bool all)
     staging_blob *b = s->first;
     while (b) {
         staging_blob *next = b->next;
-        if (all || now - b->touched_ms > (s->wanted ? WANTED_MS : EXPIRE_MS))
+        const int64_t took_ms = b->owner.path ? b->touched_ms - b->begun_ms : 0,
+                      most_ms = s->wanted             ? WANTED_MS
+                                : took_ms > EXPIRE_MS ? took_ms
+                                                      : EXPIRE_MS;
+        if (all || now - b->touched_ms > most_ms)
             staging_remove(s, b);
         b = next;
     }

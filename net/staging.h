@@ -43,6 +43,8 @@ typedef struct staging_blob {
     uint64_t bytes, room;
     uint64_t there;     /* bytes that have arrived, from the beginning on */
     int64_t touched_ms; /* when the last new piece of it, or of its lease, arrived */
+    int64_t begun_ms;
+    uint64_t counted; /* bytes that had arrived when a piece of it last counted */
     /* If the sender writes the bytes into the store's engine: engine_id names the
      * objects (0: it does not), it has URLs for the first engine_bytes bytes, and after
      * a failure it gets no more. */
@@ -98,10 +100,14 @@ void staging_drop(staging *s, const pl_hash *hash);
 void staging_remove(staging *s, staging_blob *b);
 /* Notes that bytes of `moved` have arrived, or, with NULL, other bytes of the owner, so
  * that the owner's uploads stay. */
-void staging_touch(staging *s, const staging_blob *moved);
+void staging_touch(staging *s, staging_blob *moved);
+/* Drops the incomplete uploads of the key that has most bytes here. Returns the key, or
+ * zeros if no key has any. */
+pl_pubkey staging_evict(staging *s);
 /* Call this after `ms` in which nothing could arrive: uploads do not age in it. */
 void staging_stand_still(staging *s, int64_t ms);
-/* Drops the uploads of leases that sent no new byte for two minutes, or for 30 s if
- * their room is wanted; without a lease, uploads that got no new byte. If `all` is
- * true, drops every upload. */
+/* Drops the uploads of leases that sent no new byte for two minutes (at a home, for as
+ * long as the upload has taken, if that is more), or for 30 s if their room is wanted;
+ * without a lease, uploads that got no new byte. If `all` is true, drops every upload.
+ */
 void staging_expire(staging *s, bool all);

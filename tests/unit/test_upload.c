@@ -172,6 +172,40 @@ PL_TEST(an_upload_waits_while_the_home_lacks_memory)
     pl_wire_close(&h.socket);
 }
 
+static void ask_for_room(home *h, uint8_t key, uint64_t total)
+{
+    const home_ticket t = {.hash = {{key}},
+                           .total = total,
+                           .owner = {.token = key, .holder = {{key}}},
+                           .asked_ms = pl_now_ms(),
+                           .begun_ms = pl_now_ms()};
+    h->room.tickets = pl_grow_items(h->room.tickets, h->room.n, h->room.n + 1,
+                                    sizeof *h->room.tickets);
+    h->room.tickets[h->room.n++] = t;
+}
+
+/* Two keys reserve all room, and send nothing that fills it. */
+PL_TEST(an_own_worker_gets_room_within_a_minute)
+{
+    enum { LIMIT = 16 << 20 };
+    char bound[PL_ADDRESS_MAX];
+    home h = {.uploads = {.keeper = "the test", .key = "nothing", .limit = LIMIT}};
+    assert_ok(pl_wire_bind("tcp://127.0.0.1:*", &h.socket, bound));
+    for (uint8_t key = 1; key < 9; key++)
+        ask_for_room(&h, key, LIMIT / 8);
+    ask_for_room(&h, 9, LIMIT / 8);
+    ask_for_room(&h, 0, LIMIT / 8);
+    assert_ok(home_grant_room(&h));
+    assert_int_equal(h.room.n, 2);
+    assert_int_equal(h.uploads.bytes, LIMIT);
+    h.room.tickets[1].begun_ms -= 61000;
+    assert_ok(home_grant_room(&h));
+    assert_int_equal(h.uploads.bytes, LIMIT - LIMIT / 8);
+    staging_expire(&h.uploads, true);
+    pl_free(h.room.tickets);
+    pl_wire_close(&h.socket);
+}
+
 /* ---- many clients and a home with room for one of their uploads ---- */
 enum { CLIENTS = 12, ROOM = 1 << 20, OBJECT = 700000 };
 
