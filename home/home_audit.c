@@ -90,14 +90,6 @@ bool home_audits(const home *h, const home_arm *arm)
     return h->options->audit > 0 && pl_audit_may(&arm->arm);
 }
 
-bool home_draws_audit(const home *h, const home_lease *under)
-{
-    const pl_lease *l = &under->lease;
-    return home_audits(h, under->arm) &&
-           pl_draw_has(&h->draw, &under->arm->arm, (int)l->path, (int)l->replica,
-                       l->phase);
-}
-
 /* ---- rows ---- */
 static pl_status put_audit_row(home *h, const pl_audit *a)
 {

@@ -351,7 +351,6 @@ pl_status home_forget_meetings(home *h, home_module *m, int64_t round);
 pl_status home_begin_draws(home *h);
 pl_status home_end_draws(home *h);
 bool home_audits(const home *h, const home_arm *arm);
-bool home_draws_audit(const home *h, const home_lease *under);
 /* Writes the row of an audit. The path stays in its phase until the verdict. */
 pl_status home_open_audit(home *h, const home_lease *under, const pl_path_state *state);
 /* Returns the path's state if its open audit agrees; NULL: it has no open audit. */

@@ -8,8 +8,8 @@
 
 #include <math.h>
 
-static void answer_with_receipts(home *h, const pl_peer *peer, uint64_t request,
-                                 const pl_msg_submitted *said)
+static pl_status answer_with_receipts(home *h, const pl_peer *peer, uint64_t request,
+                                      const pl_msg_submitted *said)
 {
     pl_message a = {.request = request};
     pl_message_put(&a, PL_MSG_SUBMITTED, pl_fields_of_submitted(), said);
@@ -17,13 +17,14 @@ static void answer_with_receipts(home *h, const pl_peer *peer, uint64_t request,
     if (said->result == PL_SUBMIT_REJECTED && said->text)
         pl_copy_text(h->counts.rejection, sizeof h->counts.rejection, said->text);
     home_answer_later(h, peer, &a);
+    return PL_OK;
 }
 
-static void answer_submitted(home *h, const pl_peer *peer, uint64_t request,
-                             pl_submit_result result, const char *text)
+static pl_status answer_submitted(home *h, const pl_peer *peer, uint64_t request,
+                                  pl_submit_result result, const char *text)
 {
-    answer_with_receipts(h, peer, request,
-                         &(pl_msg_submitted){.result = result, .text = text});
+    return answer_with_receipts(h, peer, request,
+                                &(pl_msg_submitted){.result = result, .text = text});
 }
 
 /* The module of an update, and the results of checks of this update. */
@@ -108,29 +109,19 @@ done:
     return status;
 }
 
-/* Checks that the contributors exist and have the module. Refuses sums for methods that
+/* Checks that the contributors' paths have the module. Refuses sums for methods that
  * cannot use them: noloco, whose mates read each other's updates, and delayed-nesterov,
  * which merges updates one by one. With audits, too, sums are refused: the relay then
  * sends their parts. */
 static pl_status check_places(const home *h, const place *p, const pl_submit_message *s)
 {
-    const home_arm *arm = p->arm;
-    int n_paths = pl_topology_n_paths(arm->topology);
-    int n_replicas = pl_topology_n_replicas(arm->topology);
-    for (int i = 0; i < s->n; i++) {
-        const pl_contribution *c = &s->contributors[i];
-        if (c->path < 0 || c->path >= n_paths || c->replica < 0 ||
-            c->replica >= n_replicas)
-            return pl_fail(
-                PL_ERR_DATA,
-                "an update names path %lld replica %lld, which arm %s does not have",
-                (long long)c->path, (long long)c->replica, arm->arm.name);
-        if (!pl_topology_path_has(arm->topology, (int)c->path, p->index))
+    for (int i = 0; i < s->n; i++)
+        if (!pl_topology_path_has(p->arm->topology, (int)s->contributors[i].path,
+                                  p->index))
             return pl_fail(PL_ERR_DATA,
                            "an update of %s names path %lld, which does not go through "
                            "this module",
-                           s->module, (long long)c->path);
-    }
+                           s->module, (long long)s->contributors[i].path);
     if (s->n > 1 && h->options->audit > 0)
         return pl_fail(PL_ERR_DATA,
                        "a relay sent a sum of updates of %s, but fleet.audit compares "
@@ -140,7 +131,7 @@ static pl_status check_places(const home *h, const place *p, const pl_submit_mes
         return pl_fail(PL_ERR_DATA,
                        "a relay sent a sum of updates of %s, but updates of %s must "
                        "arrive one by one",
-                       s->module, pl_method_name(arm->arm.outer.method.method));
+                       s->module, pl_method_name(p->arm->arm.outer.method.method));
     return PL_OK;
 }
 
@@ -389,7 +380,7 @@ answer:
     const pl_msg_submitted said = {.result = result,
                                    .text = refused ? reason : NULL,
                                    .receipt = PL_ITEMS(receipts, is_known ? s.n : 0)};
-    answer_with_receipts(h, peer, m->request, &said);
+    status = answer_with_receipts(h, peer, m->request, &said);
 done:
     pl_free(receipts);
     pl_submission_clear(&s);
@@ -520,27 +511,24 @@ pl_status home_submit_path(home *h, const pl_peer *peer, pl_message *m)
     if (state.phase <= known->phase) {
         const bool other = has_other_state(known, &state);
         staging_drop(&h->uploads, &state.moments);
-        answer_submitted(h, peer, m->request,
-                         other ? PL_SUBMIT_OTHER : PL_SUBMIT_DUPLICATE,
-                         other ? pl_last_error() : NULL);
-        return PL_OK;
+        return answer_submitted(h, peer, m->request,
+                                other ? PL_SUBMIT_OTHER : PL_SUBMIT_DUPLICATE,
+                                other ? pl_last_error() : NULL);
     }
     if (under.is_ended) {
         staging_drop(&h->uploads, &state.moments);
-        answer_submitted(h, peer, m->request, PL_SUBMIT_FENCED, PL_LEASE_ENDED);
-        return PL_OK;
+        return answer_submitted(h, peer, m->request, PL_SUBMIT_FENCED, PL_LEASE_ENDED);
     }
     if (waits)
         return pl_fail(
             PL_ERR_BUSY,
             "phase %lld of %s waits for its audit, so phase %lld cannot end yet",
             (long long)waits->phase - 1, state.name, (long long)state.phase - 1);
-    if (state.phase != path->state.phase + 1 || !updates_are_in(h, &under, m)) {
-        answer_submitted(h, peer, m->request, PL_SUBMIT_REJECTED,
-                         "the task cannot end: some of its updates or their homes' "
-                         "receipts have not arrived, or phases were skipped");
-        return PL_OK;
-    }
+    if (state.phase != path->state.phase + 1 || !updates_are_in(h, &under, m))
+        return answer_submitted(
+            h, peer, m->request, PL_SUBMIT_REJECTED,
+            "the task cannot end: some of its updates or their homes' "
+            "receipts have not arrived, or phases were skipped");
     PL_CHECK(check_sums(&under, &state));
     state.held_phase = under.lease.phase;
     if (said.work.held == 0) {
@@ -550,10 +538,8 @@ pl_status home_submit_path(home *h, const pl_peer *peer, pl_message *m)
     }
     if (!pl_hash_none(&state.moments) && !staging_find(&h->uploads, &state.moments) &&
         !pl_store_has_blob(h->store, &state.moments)) {
-        if (pl_phase_uploads(&arm->arm, state.phase)) {
-            answer_submitted(h, peer, m->request, PL_SUBMIT_UNKNOWN_BLOB, NULL);
-            return PL_OK;
-        }
+        if (pl_phase_uploads(&arm->arm, state.phase))
+            return answer_submitted(h, peer, m->request, PL_SUBMIT_UNKNOWN_BLOB, NULL);
         /* the path keeps its newest uploaded state, and the hash of the new one */
         state.made = state.moments;
         state.moments = path->state.moments;
@@ -568,9 +554,10 @@ pl_status home_submit_path(home *h, const pl_peer *peer, pl_message *m)
      * is drawn last, when nothing can change the results any more. */
     if (is_uploaded(&state))
         PL_CHECK(home_adopt_blob(h, &state.moments));
-    PL_CHECK(home_draws_audit(h, &under)
-                 ? home_open_audit(h, &under, &state)
-                 : home_end_phase(h, under.arm, under.index, &state));
-    answer_submitted(h, peer, m->request, PL_SUBMIT_ACCEPTED, NULL);
-    return PL_OK;
+    const pl_lease *l = &under.lease;
+    const bool drawn =
+        pl_draw_has(&h->draw, &arm->arm, (int)l->path, (int)l->replica, l->phase);
+    PL_CHECK(drawn ? home_open_audit(h, &under, &state)
+                   : home_end_phase(h, arm, under.index, &state));
+    return answer_submitted(h, peer, m->request, PL_SUBMIT_ACCEPTED, NULL);
 }
