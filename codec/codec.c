@@ -235,7 +235,7 @@ static bool is_layout(const pl_codec_options *o, const pl_codec_round *round,
 
 pl_status pl_codec_check_layout(const pl_codec_options *options,
                                 const pl_topology *topology, int module,
-                                const pl_codec_round *round,
+                                const pl_codec_round *round, int n_summed,
                                 const pl_codec_message *message)
 {
     const int n = pl_codec_parts(topology, module, NULL);
@@ -247,7 +247,8 @@ pl_status pl_codec_check_layout(const pl_codec_options *options,
     const size_t count = parts[n - 1].first + parts[n - 1].count;
     PL_TRY(codec_reader_open(&reader, message->data, message->bytes, count));
     const codec_header *h = &reader.header;
-    bool good = h->homomorphic == pl_codec_is_homomorphic(options);
+    bool good = h->homomorphic == pl_codec_is_homomorphic(options) &&
+                h->contributors == (uint32_t)n_summed;
     if (good && h->homomorphic)
         good = h->seed == round->seed && h->exponent == round->scale_exponent &&
                h->n_contributors == round->n_contributors;
@@ -256,7 +257,9 @@ pl_status pl_codec_check_layout(const pl_codec_options *options,
     if (!good || codec_reader_next(&reader, &is))
         status = pl_fail(PL_ERR_DATA,
                          "the update was encoded with another codec, or for another "
-                         "round, another scale or another number of contributors");
+                         "round, another scale or another number of contributors, or "
+                         "is not the sum of %d updates",
+                         n_summed);
 done:
     pl_free(parts);
     return status;

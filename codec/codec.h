@@ -182,10 +182,11 @@ pl_status pl_codec_inspect(const void *data, uint64_t bytes, size_t n,
  * and in a homomorphic message the seed, scales, W and cells of the round. Messages of
  * a round can be added without decoding only if they have one layout, and reading many
  * short stretches would take long. `round` is not used unless the options are
- * homomorphic. ERR_DATA: the message is wrong, or has a different layout. */
+ * homomorphic; n_summed is the number of messages of which this one is the sum.
+ * ERR_DATA: the message is wrong, or has a different layout. */
 pl_status pl_codec_check_layout(const pl_codec_options *options,
                                 const pl_topology *topology, int module,
-                                const pl_codec_round *round,
+                                const pl_codec_round *round, int n_summed,
                                 const pl_codec_message *message);
 
 /* Splits n messages that follow each other in `data`; out[i] gets the i-th. Only the

@@ -109,12 +109,8 @@ static int64_t count_tries(home *h, const pl_audit *a)
     char name[PL_TEXT_MAX];
     pl_buf text = {0};
     pl_copy_text(earlier.path, sizeof earlier.path, a->path);
-    for (;; earlier.tries++) {
-        pl_audit_name(&earlier, name);
-        pl_buf_clear(&text);
-        if (pl_store_get_ref(h->store, name, &text) != PL_OK)
-            break;
-    }
+    while (pl_store_get_ref(h->store, pl_audit_name(&earlier, name), &text) == PL_OK)
+        earlier.tries++;
     pl_buf_destroy(&text);
     return earlier.tries;
 }
@@ -181,7 +177,8 @@ static pl_status drop_update(void *context, const char *module,
     const dropping *d = context;
     home_arm *arm = NULL;
     int place = 0;
-    PL_CHECK(home_find_module(d->h, module, &arm, &place));
+    if (home_find_module(d->h, module, &arm, &place) != PL_OK)
+        return PL_OK;
     const home_module *m = &arm->modules[place];
     const int replicas = pl_topology_n_replicas(arm->topology);
     const uint64_t first = (uint64_t)d->phase * pl_phase_samples(&arm->arm);

@@ -28,6 +28,7 @@ typedef struct home_module {
     pl_hash params;
     double norm;        /* norm of the update that made this (the newest) version */
     double params_norm; /* norm of its parameters; 0 or NAN: not known */
+    double first_norm;  /* the same of version 0; only for home_check_start */
     home_norms norms;
     size_t n_params;
     /* rounds `version` to `version` + of->window - 1 are open: they get updates */
@@ -324,7 +325,7 @@ void home_note_norm(home_module *m, double norm);
 pl_status home_check_norm(const home *h, const home_arm *arm, const home_module *m,
                           const pl_submit_message *s);
 /* The same for the second vector of an update (noloco): version 0 minus the start. */
-pl_status home_check_start(const home *h, const home_module *m, double norm);
+pl_status home_check_start(const home *h, home_module *m, double norm);
 /* Refuses a state of path `index` with a wrong size, or with values that training from
  * the path's present state cannot produce (ERR_DATA). It is an upload, or stored. */
 pl_status home_check_state(home *h, const home_arm *arm, int index,

@@ -293,9 +293,8 @@ static bool has_finished(const home_arm *arm, const home_module *m, int index,
                          int64_t round)
 {
     const home_path *path = &arm->paths[index];
-    int64_t phase = path->state.phase;
-    if (path->confirmed > phase)
-        phase = path->confirmed;
+    int64_t phase =
+        path->confirmed > path->state.phase ? path->confirmed : path->state.phase;
     for (; phase < arm->arm.inner.phases; phase++)
         if (pl_round_of(m->of, phase) >= 0)
             return pl_round_of(m->of, phase) > round;

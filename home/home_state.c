@@ -227,7 +227,8 @@ static pl_status note_pending(void *context, const char *module,
     home *h = context;
     home_arm *arm = NULL;
     int index = 0;
-    PL_CHECK(home_find_module(h, module, &arm, &index));
+    if (home_find_module(h, module, &arm, &index) != PL_OK) /* by an older home */
+        return PL_OK;
     home_module *m = &arm->modules[index];
     if (!m->exists) /* its version 0 does not exist yet */
         return PL_OK;
@@ -330,7 +331,7 @@ void home_snapshot(home *h, pl_buf *out)
         }
         for (int i = 0; i < home_n_tasks(arm); i++) {
             /* an audit may drop a path's first phase again */
-            if (arm->paths[i].state.phase == 0 && !home_audits(h, arm) &&
+            if (arm->paths[i].state.phase == 0 && !pl_audit_may(&arm->arm) &&
                 !home_in_audit(h, arm->paths[i].state.name))
                 continue;
             path_record(h, &arm->paths[i], &inner);

@@ -42,26 +42,6 @@ static int task_of(const place *p, const pl_contribution *c)
     return (int)(c->path * pl_topology_n_replicas(p->arm->topology) + c->replica);
 }
 
-/* Checks that a message has the layout that all updates of its round must have;
- * otherwise their sum would have no meaning. Also checks that the number of updates in
- * the sum is the number of contributors that the message names. */
-static pl_status check_layout(const place *p, const pl_submit_message *s,
-                              const pl_codec_message *update)
-{
-    pl_codec_info info;
-    const pl_codec_round round = pl_round_codec(
-        p->module->of, (int)s->contributors[0].path, s->round, p->base_norm);
-    PL_CHECK(pl_codec_check_layout(&p->arm->arm.outer.codec, p->arm->topology, p->index,
-                                   &round, update));
-    PL_CHECK(pl_codec_inspect(update->data, update->bytes, p->module->n_params, &info));
-    return info.contributors == s->n
-               ? PL_OK
-               : pl_fail(PL_ERR_DATA,
-                         "the update of %s is the sum of %d updates, but its message "
-                         "names %d contributors",
-                         s->module, info.contributors, s->n);
-}
-
 /* Checks the length of an update before its bytes are read: a message may name any blob
  * of the store, for example one with all documents of a path. */
 static pl_status check_length(const home *h, const place *p, const pl_submit_message *s)
@@ -91,11 +71,14 @@ static pl_status check_update(home *h, const place *p, pl_submit_message *s)
     pl_bytes update = {0};
     void *owned = NULL;
     const int n_vectors = p->module->of->n_vectors;
+    const pl_codec_round round = pl_round_codec(
+        p->module->of, (int)s->contributors[0].path, s->round, p->base_norm);
     PL_TRY(check_length(h, p, s));
     PL_TRY(home_lend_blob(h, &s->update, "an update", &update, &owned));
     PL_TRY(pl_codec_split(update.at, update.len, n_vectors, messages));
     for (int v = 0; v < n_vectors; v++) {
-        PL_TRY(check_layout(p, s, &messages[v]));
+        PL_TRY(pl_codec_check_layout(&p->arm->arm.outer.codec, p->arm->topology,
+                                     p->index, &round, s->n, &messages[v]));
         PL_TRY(pl_codec_add(messages[v].data, messages[v].bytes, p->module->n_params,
                             1.0f, NULL, v == 0 ? &norm : &other));
     }
@@ -175,7 +158,7 @@ static pl_status check_base(home *h, place *p, const pl_submit_message *s)
  * the store was merged long ago, and no task starts from it. Homomorphic updates are
  * not compared: a relay may have added them, and the bytes of a sum differ from those
  * of each update. */
-static bool has_other_bytes(home *h, const place *p, const pl_submit_message *s)
+static bool has_other_bytes(home *h, place *p, const pl_submit_message *s)
 {
     const home_module *m = p->module;
     const home_phase_set *phases =
@@ -185,7 +168,14 @@ static bool has_other_bytes(home *h, const place *p, const pl_submit_message *s)
                          .round = m->of->by_arrival ? phases->round : s->round,
                          .path = s->contributors[0].path,
                          .replica = s->contributors[0].replica};
-    if (m->of->homomorphic || home_find_update(h, &taken) != PL_OK ||
+    if (m->of->homomorphic)
+        return false;
+    pl_status status = home_find_update(h, &taken);
+    if (status == PL_ERR_NOT_FOUND && h->txn && taken.round >= (int64_t)m->version) {
+        p->trouble = home_commit_changes(h); /* it came in this group of messages */
+        status = home_find_update(h, &taken);
+    }
+    if (status != PL_OK ||
         taken.found.work.first_sample != s->contributors[0].work.first_sample ||
         pl_hash_equal(&taken.found.update, &s->update))
         return false;
@@ -235,9 +225,6 @@ static pl_submit_result judge_submission(home *h, place *p, pl_submit_message *s
                                         : home_has_update(p->arm, m, s->round, task);
         is_fenced = is_fenced || !home_is_valid(&p->arm->paths[task], c->token);
     }
-    /* an update of this group of messages is not in the store yet */
-    if (n_in == s->n && (p->trouble = home_commit_changes(h)) != PL_OK)
-        return PL_SUBMIT_REJECTED;
     if (n_in == s->n)
         return has_other_bytes(h, p, s) ? PL_SUBMIT_OTHER : PL_SUBMIT_DUPLICATE;
     if (is_fenced) {
@@ -336,10 +323,8 @@ pl_status home_submit(home *h, const pl_peer *peer, pl_message *m)
         h->uploads.owner.token = 0;
     pl_submit_result result = judge_submission(h, &p, &s);
     PL_TRY(p.trouble);
-    bool refused = result == PL_SUBMIT_REJECTED || result == PL_SUBMIT_FENCED ||
-                   result == PL_SUBMIT_DROPPED || result == PL_SUBMIT_OTHER;
-    const bool is_known = result == PL_SUBMIT_ACCEPTED ||
-                          result == PL_SUBMIT_DUPLICATE ||
+    const bool accepted = result == PL_SUBMIT_ACCEPTED;
+    const bool is_known = accepted || result == PL_SUBMIT_DUPLICATE ||
                           result == PL_SUBMIT_DROPPED || result == PL_SUBMIT_OTHER;
     pl_copy_text(reason, sizeof reason, pl_last_error());
     if (result == PL_SUBMIT_REJECTED && pl_log_may(peer->own)) {
@@ -349,13 +334,11 @@ pl_status home_submit(home *h, const pl_peer *peer, pl_message *m)
                "module=%s worker=%s contributors=%d round=%lld reason=\"%s\"", s.module,
                s.contributors[0].worker, s.n, (long long)s.round, pl_last_error());
     }
-    if (result != PL_SUBMIT_ACCEPTED) {
-        if (result != PL_SUBMIT_UNKNOWN_BLOB)
-            staging_drop(&h->uploads, &s.update);
-        goto answer;
-    }
-    PL_TRY(home_adopt_blob(h, &s.update));
-    for (int i = 0; i < s.n; i++) {
+    if (accepted)
+        PL_TRY(home_adopt_blob(h, &s.update));
+    else if (result != PL_SUBMIT_UNKNOWN_BLOB)
+        staging_drop(&h->uploads, &s.update);
+    for (int i = 0; accepted && i < s.n; i++) {
         pl_contribution *c = &s.contributors[i];
         c->weight = pl_round_record_weight(module->of, (int)c->path);
         PL_TRY(pl_txn_put_pending(h->txn, s.module, c));
@@ -367,7 +350,6 @@ pl_status home_submit(home *h, const pl_peer *peer, pl_message *m)
                "module=%s worker=%s round=%lld pending=%d/%d", s.module, c->worker,
                (long long)s.round, n, module->of->n_contributors);
     }
-answer:
     /* makes zeros of the receipts of those contributors whose update is not here */
     for (int i = 0; is_known && i < s.n; i++) {
         const pl_contribution *c = &s.contributors[i];
@@ -378,7 +360,7 @@ answer:
             memset(&receipts[i], 0, sizeof receipts[i]);
     }
     const pl_msg_submitted said = {.result = result,
-                                   .text = refused ? reason : NULL,
+                                   .text = result >= PL_SUBMIT_FENCED ? reason : NULL,
                                    .receipt = PL_ITEMS(receipts, is_known ? s.n : 0)};
     status = answer_with_receipts(h, peer, m->request, &said);
 done:
@@ -421,22 +403,16 @@ static bool updates_are_in(const home *h, const home_lease *under, const pl_mess
     size_t n_receipts = 0;
     pl_reader r;
     pl_reader_open(&r, "SUBMIT_PATH", m->body.data, m->body.len);
-    const size_t n = pl_field_count(&r, PL_TAG_RECEIPT);
     for (int slot = 0; slot < pl_topology_n_slots(arm->topology); slot++) {
         const home_module *at = &arm->modules[pl_topology_module_of_path(
             arm->topology, slot, (int)under->lease.path)];
         const int64_t round = pl_round_of(at->of, phase);
         if (round < 0) /* this phase does not send an update of this module */
             continue;
-        if (at->exists) {
-            if (!is_update_in(arm, at, under->index, round, phase))
-                return false;
-            continue;
-        }
-        if (n_receipts >= n)
-            return false;
-        const pl_hash receipt = pl_get_hash(&r, PL_TAG_RECEIPT, n_receipts++);
-        if (!home_is_receipt(h, at->name, round, under, &receipt))
+        const pl_hash receipt =
+            at->exists ? (pl_hash){{0}} : pl_get_hash(&r, PL_TAG_RECEIPT, n_receipts++);
+        if (at->exists ? !is_update_in(arm, at, under->index, round, phase)
+                       : !home_is_receipt(h, at->name, round, under, &receipt))
             return false;
     }
     return true;

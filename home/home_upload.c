@@ -64,6 +64,20 @@ static pl_status wait_for_room(home *h, const pl_peer *peer, const pl_message *m
                    r->n, (unsigned long long)h->uploads.limit);
 }
 
+static bool evict(staging *s)
+{
+    const pl_pubkey key = staging_evict(s);
+    char text[PL_PUBKEY_TEXT];
+    if (pl_pubkey_none(&key))
+        return false;
+    pl_log(
+        PL_LOG_WARN, "home.upload",
+        "dropped=\"uploads of the key %s\" reason=\"an own worker waited for room for "
+        "%d s; raise store.staging\"",
+        pl_pubkey_format(&key, text), OWN_WAITS_MS / 1000);
+    return true;
+}
+
 /* Gives room to the uploads that wait, in their order, until the next one finds none.
  * An upload whose key has used up its part lets others pass. */
 pl_status home_grant_room(home *h)
@@ -123,15 +137,10 @@ pl_status home_grant_room(home *h)
     r->n = n;
     s->wanted = n > 0;
     if (is_late && now - r->evicted_ms > OWN_WAITS_MS) {
-        const pl_pubkey key = staging_evict(s);
-        char text[PL_PUBKEY_TEXT];
         r->evicted_ms = now;
-        if (!pl_pubkey_none(&key))
-            pl_log(
-                PL_LOG_WARN, "home.upload",
-                "dropped=\"incomplete uploads of the key %s\" reason=\"an own worker "
-                "waited for room for %d s; raise store.staging\"",
-                pl_pubkey_format(&key, text), OWN_WAITS_MS / 1000);
+        while (r->tickets[0].total > s->limit - s->bytes && evict(s))
+            ;
+        return home_grant_room(h);
     }
     return PL_OK;
 }
@@ -245,6 +254,8 @@ pl_status home_put_blob(home *h, const pl_peer *peer, pl_message *m, pl_message 
     if (!is_stored && under.is_ended)
         return pl_fail(PL_ERR_STALE, PL_LEASE_ENDED);
     if (!is_stored && m->data.len > 0) {
+        if (h->room.n > 0 && !staging_has(&h->uploads, &p.blob))
+            return pl_fail(PL_ERR_BUSY, "other uploads wait for room; ask for room");
         PL_CHECK(staging_put(&h->uploads, &p, &m->data, &b));
     } else if (!is_stored) {
         const bool first = h->room.n == 0 || staging_has(&h->uploads, &p.blob);

@@ -5,8 +5,8 @@
 enum {
     EXPIRE_MS = 120000, /* an upload whose owner sends nothing is dropped then */
     WANTED_MS = 30000,  /* the same, while another upload waits for room */
-    /* While others wait for room, a byte now and then keeps none: the pieces of a key
-     * count only by as many bytes of one upload. */
+    /* While others wait for room, a byte now and then keeps none: the pieces of a
+     * lease of a key count only by as many bytes. */
     COUNTED_BYTES = 64 << 10,
     KEPT_MS = 30000,     /* an unused kept block is freed after this time */
     KEEP_FROM = 4 << 20, /* smaller blocks are not kept */
@@ -101,8 +101,8 @@ static int oldest_kept(const staging *s)
 }
 
 /* Gets a block of memory for an upload: a kept block that fits, or a new one. For a new
- * block kept ones are freed, the oldest first, until it fits into the limit, and all of
- * them if the allocation fails. */
+ * block kept ones are freed, the oldest first, until it fits into the limit, and until
+ * it can be allocated. */
 static pl_status get_upload_block(staging *s, uint64_t bytes, staging_blob *b)
 {
     for (int i = 0; i < STAGING_KEPT; i++) {
@@ -120,17 +120,13 @@ static pl_status get_upload_block(staging *s, uint64_t bytes, staging_blob *b)
             break;
         free_kept(s, i);
     }
-    void *data = NULL;
-    pl_status status = pl_try_alloc_bare(bytes ? (size_t)bytes : 1, "an upload", &data);
-    if (status == PL_ERR_NOMEM && staging_kept_bytes(s) > 0) {
-        while (staging_kept_bytes(s) > 0)
-            free_kept(s, oldest_kept(s));
-        status = pl_try_alloc_bare(bytes ? (size_t)bytes : 1, "an upload", &data);
-    }
-    PL_CHECK(status);
-    b->data = data;
+    pl_status status;
+    while ((status = pl_try_alloc_bare(bytes ? (size_t)bytes : 1, "an upload",
+                                       (void **)&b->data)) == PL_ERR_NOMEM &&
+           oldest_kept(s) >= 0)
+        free_kept(s, oldest_kept(s));
     b->room = bytes;
-    return PL_OK;
+    return status;
 }
 
 /* ---- pieces of uploads ---- */
@@ -178,14 +174,18 @@ static pl_status check_room(const staging *s, uint64_t bytes)
 void staging_touch(staging *s, staging_blob *moved)
 {
     const int64_t now = pl_now_ms();
-    if (moved && s->wanted && !pl_pubkey_none(&s->owner.holder) &&
-        moved->there - moved->counted < COUNTED_BYTES)
-        return;
-    if (moved)
-        moved->counted = moved->there;
+    const uint64_t token = s->owner.token;
+    uint64_t arrived = 0;
     for (staging_blob *b = s->first; b; b = b->next)
-        if (b == moved || (s->owner.token != 0 && b->owner.token == s->owner.token))
+        if (b == moved || (token != 0 && b->owner.token == token))
+            arrived += b->there - b->counted;
+    if (s->wanted && !pl_pubkey_none(&s->owner.holder) && arrived < COUNTED_BYTES)
+        return;
+    for (staging_blob *b = s->first; b; b = b->next)
+        if (b == moved || (token != 0 && b->owner.token == token)) {
+            b->counted = b->there;
             b->touched_ms = now;
+        }
 }
 
 pl_status staging_open(staging *s, const pl_msg_put_blob *p, staging_blob **out)
@@ -310,18 +310,20 @@ pl_pubkey staging_evict(staging *s)
     pl_pubkey holder = {{0}};
     uint64_t most = 0;
     int n;
+    s->owner = (staging_owner){0};
     for (const staging_blob *b = s->first; b; b = b->next) {
+        if (pl_pubkey_none(&b->owner.holder) ||
+            pl_pubkey_equal(&b->owner.holder, &s->owner.holder))
+            continue; /* counted with the upload before it */
         s->owner = b->owner;
         const uint64_t bytes = staged_bytes(s, true, &n);
-        if (b->there < b->bytes && !pl_pubkey_none(&b->owner.holder) && bytes > most) {
-            holder = b->owner.holder;
-            most = bytes;
-        }
+        holder = bytes > most ? b->owner.holder : holder;
+        most = bytes > most ? bytes : most;
     }
     staging_blob *next;
     for (staging_blob *b = most > 0 ? s->first : NULL; b; b = next) {
         next = b->next;
-        if (b->there < b->bytes && pl_pubkey_equal(&b->owner.holder, &holder))
+        if (pl_pubkey_equal(&b->owner.holder, &holder))
             staging_remove(s, b);
     }
     return holder;
@@ -330,7 +332,7 @@ pl_pubkey staging_evict(staging *s)
 void staging_stand_still(staging *s, int64_t ms)
 {
     for (staging_blob *b = s->first; b; b = b->next)
-        b->touched_ms += ms;
+        b->begun_ms += ms, b->touched_ms += ms;
 }
 
 void staging_expire(staging *s, bool all)

@@ -101,8 +101,8 @@ void staging_remove(staging *s, staging_blob *b);
 /* Notes that bytes of `moved` have arrived, or, with NULL, other bytes of the owner, so
  * that the owner's uploads stay. */
 void staging_touch(staging *s, staging_blob *moved);
-/* Drops the incomplete uploads of the key that has most bytes here. Returns the key, or
- * zeros if no key has any. */
+/* Drops the uploads of the key that has most bytes here. Returns the key, or zeros if
+ * no key has any. */
 pl_pubkey staging_evict(staging *s);
 /* Call this after `ms` in which nothing could arrive: uploads do not age in it. */
 void staging_stand_still(staging *s, int64_t ms);

@@ -186,8 +186,7 @@ static bool may_do(const hub *h, int worker, const plan_arm *arm, const plan_pat
 bool hub_find_backup(hub *h, int worker, int64_t now_ms, plan_task *out)
 {
     const hub_worker *w = &h->workers[worker];
-    if (h->options->backup == PL_BACKUP_OFF || w->task[0] || w->held_token != 0 ||
-        !hub_may_take(h, w))
+    if (h->options->backup == PL_BACKUP_OFF || w->task[0] || w->held_token != 0)
         return false;
     if (now_ms - h->slow_ms >= LOOK_MS)
         find_slow_leases(h, now_ms);
@@ -215,6 +214,8 @@ bool hub_find_backup(hub *h, int worker, int64_t now_ms, plan_task *out)
              (probes && own_s > 0 && left_s >= probe_times * own_s) ||
              (own_s > 0 && left_s >= own_s + gain_s &&
               left_s >= (doubtful ? doubtful_times : sure_times) * own_s))) {
+            if (!hub_may_take(h, w))
+                return false;
             h->workers[worker].n_probes += probes;
             *out = task;
             return true;

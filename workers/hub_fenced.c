@@ -33,6 +33,15 @@ static pl_status tell_fenced(hub_home *home, const pl_fence *f)
     return hub_send_home(home, &m);
 }
 
+static pl_status fence_everywhere(hub *h, const pl_fence *f)
+{
+    const size_t before = h->n_fenced;
+    add_fenced(h, f);
+    for (int i = 0; h->n_fenced > before && i < h->n_homes; i++)
+        PL_CHECK(tell_fenced(&h->homes[i], f));
+    return PL_OK;
+}
+
 /* The fence has the key of the lease under which the part was made, unless this is one
  * of the job's own keys. If the worker's name now belongs to a different key, the fence
  * has the text of the key instead of the name. */
@@ -65,10 +74,7 @@ pl_status hub_fence_odd(hub *h, const hub_audit *a, const pl_audit_result *odd)
              "and key",
              name, a->row.path, (long long)a->row.phase,
              a->row.results[a->row.n - 1].worker);
-    add_fenced(h, &f);
-    for (int i = 0; i < h->n_homes; i++)
-        PL_CHECK(tell_fenced(&h->homes[i], &f));
-    return PL_OK;
+    return fence_everywhere(h, &f);
 }
 
 pl_status hub_repeat_fenced(const hub *h, hub_home *home)
@@ -88,6 +94,5 @@ pl_status hub_take_fenced(hub *h, pl_reader *r)
     pl_copy_text(f.name, sizeof f.name, said.name);
     if (said.key)
         memcpy(f.key.bytes, said.key, sizeof f.key.bytes);
-    add_fenced(h, &f);
-    return PL_OK;
+    return fence_everywhere(h, &f);
 }

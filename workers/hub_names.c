@@ -306,7 +306,7 @@ pl_status hub_note_failure(hub *h, plan_path *path, int worker, pl_status why,
                            const char *text)
 {
     const int64_t now = pl_now_ms();
-    bool known = false, own_is_there = false;
+    bool known = false, own_is_there = false, strangers = false;
     for (int i = 0; i < path->n_failed_by; i++)
         known =
             known || same_holder(&h->workers[path->failed_by[i]], &h->workers[worker]);
@@ -314,8 +314,10 @@ pl_status hub_note_failure(hub *h, plan_path *path, int worker, pl_status why,
         path->failed_by[path->n_failed_by++] = worker;
     path->own_failures += h->workers[worker].own_key;
     for (int i = 0; i < h->n_workers; i++)
-        own_is_there = own_is_there ||
-                       (h->workers[i].own_key && !hub_is_away(h, &h->workers[i], now));
+        if (h->workers[i].own_key)
+            own_is_there = own_is_there || !hub_is_away(h, &h->workers[i], now);
+        else /* an own worker may have inherited a bad state */
+            strangers = strangers || h->workers[i].delivered;
     const bool ends =
         path->lease.failures >= FAILURES_MAX && h->failure[0] == '\0' &&
         (own_is_there ? path->own_failures >= FAILURES_MAX : path->n_failed_by > 1);
@@ -326,9 +328,6 @@ pl_status hub_note_failure(hub *h, plan_path *path, int worker, pl_status why,
      * updates made from it are not finite or much too long: a bad state may be the
      * cause. */
     const int maker = hub_find_maker(h, path->state_of, &path->state_key);
-    bool strangers = false; /* then an own worker may have inherited a bad state */
-    for (int i = 0; i < h->n_workers; i++)
-        strangers = strangers || (!h->workers[i].own_key && h->workers[i].delivered);
     if ((why == PL_ERR_DATA || why == PL_ERR_NUMERIC) && path->state_of[0] &&
         path->phase > 0 &&
         (maker < 0 || !h->workers[maker].own_key || (strangers && why == PL_ERR_DATA)))

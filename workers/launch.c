@@ -327,14 +327,9 @@ static pl_status after_death(pl_launcher *l, child *c, int how)
     const int64_t now = pl_now_ms();
     if (now - c->started_ms > STEADY_MS)
         c->crashes = c->kills = 0;
-    int64_t delay = DELAY_MS;
-    if (was_told) {
-        c->kills++;
-        delay = c->kills < 4 ? 0 : DELAY_MS;
-    } else {
-        c->crashes++;
-        delay = delay_of(c);
-    }
+    c->kills += was_told;
+    c->crashes += !was_told;
+    int64_t delay = !was_told ? delay_of(c) : c->kills < 4 ? 0 : DELAY_MS;
     const bool often = c->crashes >= CRASHES_MAX || c->kills >= KILLS_MAX;
     if (often && is_worker(c) && has_others(l, c))
         delay = FAULT_MS;

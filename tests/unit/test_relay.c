@@ -441,7 +441,7 @@ PL_TEST(sum_that_is_not_what_it_says_changes_nothing)
     open_job(&f, "i8-shared");
     assert_ok(claim_sum(&f, two, 2, &result, text));
     assert_int_equal(result, PL_SUBMIT_REJECTED);
-    assert_non_null(strstr(text, "sum of 1 updates, but its message names 2"));
+    assert_non_null(strstr(text, "is not the sum of 2 updates"));
     assert_int_equal(claim_sum(&f, unknown, 2, &result, text), PL_ERR_STALE);
     assert_int_equal(claim_sum(&f, twice, 2, &result, text), PL_ERR_PROTO);
     assert_int_equal(claim_sum(&f, falling, 2, &result, text), PL_ERR_PROTO);

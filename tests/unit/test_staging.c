@@ -284,3 +284,61 @@ PL_TEST(uploads_of_one_lease_stay_together_and_others_do_not)
         staging_expire(&s, true);
     }
 }
+
+static void put_bytes(staging *s, uint64_t total, uint64_t offset, size_t len)
+{
+    OWNED(pl_buf_destroy) pl_buf bytes = {0};
+    const pl_msg_put_blob piece = {
+        .blob = name_of(1), .total = total, .offset = offset};
+    staging_blob *b;
+    pl_buf_reserve(&bytes, len);
+    memset(bytes.data, 1, len);
+    bytes.len = len;
+    assert_ok(staging_put(s, &piece, &bytes, &b));
+}
+
+PL_TEST(a_byte_now_and_then_keeps_no_room_that_others_want)
+{
+    for (int moves = 0; moves < 2; moves++) {
+        staging s = of_limit(4 * MIB);
+        s.owner = (staging_owner){.token = 7, .share = 4 * MIB, .holder = {{1}}};
+        put_bytes(&s, 4 * MIB, 0, 1);
+        s.wanted = true;
+        s.first->touched_ms -= 31000;
+        put_bytes(&s, 4 * MIB, 1, moves ? 64 << 10 : 1);
+        staging_expire(&s, false);
+        assert_int_equal(s.first != NULL, moves);
+        staging_expire(&s, true);
+    }
+}
+
+/* The worker's router was away for three minutes. */
+PL_TEST(an_upload_that_took_long_waits_long_if_nobody_wants_its_room)
+{
+    struct home_path *path = (struct home_path *)&path; /* not read */
+    staging s = of_limit(4 * MIB);
+    s.owner = (staging_owner){.token = 7, .path = path};
+    put_bytes(&s, 4 * MIB, 0, 1);
+    s.first->begun_ms -= 20 * 60000;
+    s.first->touched_ms -= 180000;
+    staging_expire(&s, false);
+    assert_non_null(s.first);
+    s.wanted = true;
+    staging_expire(&s, false);
+    assert_null(s.first);
+}
+
+PL_TEST(who_has_most_gives_its_room)
+{
+    staging s = of_limit(128 * MIB);
+    for (uint8_t key = 0; key < 3; key++) {
+        s.owner = (staging_owner){.token = key, .holder = {{key}}};
+        assert_ok(put_piece(&s, key, (uint64_t)(9 - key) * MIB, 0));
+        assert_ok(put_piece(&s, key + 10, MIB, 0));
+    }
+    assert_int_equal(staging_evict(&s).bytes[0], 1); /* 0: the job's own uploads */
+    assert_int_equal(s.bytes, (9 + 1 + 7 + 1) * MIB);
+    assert_int_equal(staging_evict(&s).bytes[0], 2);
+    assert_int_equal(staging_evict(&s).bytes[0], 0);
+    staging_expire(&s, true);
+}

@@ -112,12 +112,12 @@ static pl_status read_update(void *context, int slot, int index, int64_t round,
 {
     const trial *t = context;
     const size_t n = pl_topology_slot(t->topology, slot)->n_params;
+    double norm;
     (void)round;
     if (slot != SLOT || t->sent[index].len == 0)
         return PL_ERR_NOT_FOUND;
-    float *const to[PL_ROUND_VECTORS_MAX] = {out, out + n};
-    return pl_round_decode(&t->contracts[SLOT], t->sent[index].data, t->sent[index].len,
-                           to);
+    memset(out, 0, n * sizeof *out);
+    return pl_codec_add(t->sent[index].data, t->sent[index].len, n, 1.0f, out, &norm);
 }
 
 static bool was_split(void *context, int slot, int64_t round)
@@ -520,18 +520,13 @@ PL_TEST(residuals_are_at_most_what_the_codec_leaves_out)
 }
 
 /* ---- noloco ---- */
-static void append(trial *t, int index, const float *update, float *residual)
+static void encode(trial *t, int index, const float *update, float *residual)
 {
     pl_codec_part parts[64];
     const int n_parts = pl_codec_parts(t->topology, SLOT, parts);
+    t->sent[index].len = 0;
     assert_ok(pl_codec_encode_module(&t->arm.outer.codec, parts, n_parts, NULL, update,
                                      residual, &t->sent[index]));
-}
-
-static void encode(trial *t, int index, const float *update, float *residual)
-{
-    t->sent[index].len = 0;
-    append(t, index, update, residual);
 }
 
 PL_TEST(what_follows_from_a_meeting_is_computed_again)
@@ -601,43 +596,6 @@ PL_TEST(what_follows_from_a_meeting_is_computed_again)
         for (size_t k = 0; k < n; k++)
             update[k] = 0.01f * pl_random_normal(4, (uint64_t)t->phase, (uint64_t)k);
         encode(t, 1, update, NULL);
-    }
-}
-
-/* With two vectors an update also has the start of its phase. */
-PL_TEST(start_that_was_sent_is_that_of_the_phase)
-{
-    OWNED(end_trial) trial *t = new_trial(PL_METHOD_NOLOCO, PL_STATE_F32);
-    t->arm.outer.schedule = (pl_outer_schedule){.phases = PHASES};
-    t->arm.outer.deadline_ms = 1000;
-    t->arm.outer.own_consensus = true;
-    begin_trial(t);
-    const pl_path_layout l = pl_path_layout_of(&t->arm);
-    const pl_slot *place = pl_topology_slot(t->topology, SLOT);
-    const size_t n = place->n_params, at = place->offset;
-    float *own = t->state + (size_t)l.params * t->n + at;
-    float *last = t->state + (size_t)l.last * t->n + at;
-    float *before = t->state + (size_t)l.before * t->n + at;
-    float *update = t->work + 3 * t->n, *start = t->work + 4 * t->n;
-    memcpy(t->state + (size_t)l.params * t->n, t->base, t->n * sizeof *t->base);
-    for (int honest = 0; honest < 2; honest++) {
-        const pl_holder h = {.of = &t->contracts[SLOT],
-                             .base = t->base + at,
-                             .params = own,
-                             .last = last,
-                             .before = before};
-        for (size_t i = 0; i < n; i++) {
-            update[i] = 1e-3f * pl_random_normal(3, 1, (uint64_t)i);
-            start[i] = honest || i != n / 2 ? 0 : 1e-3f;
-        }
-        encode(t, 0, update, NULL);
-        append(t, 0, start, NULL);
-        pl_holder_keep(&h, t->base + at, NULL, update, start);
-        state_pack(&t->arm, t->state, t->n, t->before);
-        const pl_status status = check_changed(t);
-        if (status != (honest ? PL_OK : PL_ERR_DATA))
-            fail_msg("%d: %s", honest, pl_last_error());
-        assert_true(honest || strstr(pl_last_error(), "the error of the start"));
     }
 }
 

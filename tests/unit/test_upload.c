@@ -184,7 +184,7 @@ static void ask_for_room(home *h, uint8_t key, uint64_t total)
     h->room.tickets[h->room.n++] = t;
 }
 
-/* Two keys reserve all room, and send nothing that fills it. */
+/* Keys reserve all room, some with whole uploads that no message names. */
 PL_TEST(an_own_worker_gets_room_within_a_minute)
 {
     enum { LIMIT = 16 << 20 };
@@ -193,14 +193,19 @@ PL_TEST(an_own_worker_gets_room_within_a_minute)
     assert_ok(pl_wire_bind("tcp://127.0.0.1:*", &h.socket, bound));
     for (uint8_t key = 1; key < 9; key++)
         ask_for_room(&h, key, LIMIT / 8);
+    assert_ok(home_grant_room(&h));
+    assert_int_equal(h.uploads.bytes, LIMIT);
+    for (staging_blob *b = h.uploads.first; b; b = b->next)
+        b->there = b->bytes;
+    ask_for_room(&h, 0, LIMIT / 4); /* the room of two keys */
     ask_for_room(&h, 9, LIMIT / 8);
-    ask_for_room(&h, 0, LIMIT / 8);
     assert_ok(home_grant_room(&h));
     assert_int_equal(h.room.n, 2);
-    assert_int_equal(h.uploads.bytes, LIMIT);
-    h.room.tickets[1].begun_ms -= 61000;
+    h.room.tickets[0].begun_ms -= 61000;
     assert_ok(home_grant_room(&h));
-    assert_int_equal(h.uploads.bytes, LIMIT - LIMIT / 8);
+    assert_int_equal(h.room.n, 1);
+    assert_int_equal(h.room.tickets[0].owner.token, 9);
+    assert_int_equal(h.uploads.first->bytes, LIMIT / 4);
     staging_expire(&h.uploads, true);
     pl_free(h.room.tickets);
     pl_wire_close(&h.socket);
