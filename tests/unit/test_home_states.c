@@ -1,4 +1,5 @@
 /* folder: home; label: integration */
+#include "home/home_internal.h"
 #include "tests/support/relay_fixture.h"
 
 /* Tests which states and which homomorphic updates a home accepts from a worker that
@@ -78,6 +79,50 @@ PL_TEST(a_state_that_would_freeze_its_path_is_refused)
     for (size_t k = n; k < 2 * n; k++)
         values[k] = 0.097f / (float)n;
     assert_ok(end_phase_with(f, values));
+}
+
+/* Puts a state with these second moments into the home's memory, under any hash. */
+static void stage_state(home *h, const pl_hash *hash, size_t n, float second)
+{
+    staging_blob *b;
+    const pl_msg_put_blob p = {.blob = *hash, .total = 2 * n * sizeof(float)};
+    assert_ok(staging_open(&h->uploads, &p, &b));
+    float *values = (float *)(void *)b->data;
+    for (size_t k = 0; k < 2 * n; k++)
+        values[k] = k < n ? 0 : second / (float)n;
+    b->there = b->bytes;
+}
+
+/* A worker can upload any bytes under the hash of a state or an update before the store
+ * has it. */
+PL_TEST(a_state_follows_from_the_stored_one_not_from_an_upload_with_its_hash)
+{
+    OWNED(close_states) fixture *f = open_states(PL_METHOD_DILOCO, "f32");
+    const size_t n = pl_topology_path_params(f->topology);
+    OWNED(free_memory) float *zeros = pl_alloc(2 * n * sizeof *zeros);
+    const pl_home_options options = {.norm_gate = 2};
+    home h = {.options = &options,
+              .uploads = {.keeper = "the home", .key = "nothing", .limit = 64 << 20}};
+    home_arm *arm;
+    int index;
+    send_updates(f);
+    assert_ok(end_phase_with(f, zeros));
+    kill_child(&f->home, SIGTERM);
+    assert_ok(pl_store_open(f->home.target, PL_STORE_CREATE, &h.store));
+    assert_ok(home_load(&h));
+    assert_ok(home_find_path(&h, path_name, &arm, &index));
+    pl_path_state next = arm->paths[index].state;
+    stage_state(&h, &next.moments, n, 1);
+    next.phase++;
+    next.moments = (pl_hash){{1}};
+    /* two steps leave at most 0.0975 of zero, and 0.9025 to 1 of 1 */
+    stage_state(&h, &next.moments, n, 0.95f);
+    assert_fails(home_check_state(&h, arm, index, &next), PL_ERR_DATA,
+                 "second moments");
+    staging_expire(&h.uploads, true);
+    home_unload(&h);
+    pl_store_close(&h.store);
+    start_child(&f->home);
 }
 
 PL_TEST(own_parameters_far_from_the_newest_version_are_refused)

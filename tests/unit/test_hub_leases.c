@@ -352,6 +352,40 @@ PL_TEST(second_home_is_greeted_as_soon_as_the_first_one_has_answered)
     assert_true(h.homes[1].hello != 0);
 }
 
+/* Each home is told by its own welcome. */
+PL_TEST(home_that_is_welcome_is_told_the_fences_once)
+{
+    pl_socket *homes[2];
+    char bound[2][PL_ADDRESS_MAX];
+    const char *at[] = {bound[0], bound[1]};
+    pl_fence fence = {.name = "liar", .reason = "it lied"};
+    pl_hub_options options = {.homes = at, .n_homes = 2, .ttl_ms = TTL};
+    OWNED(hub_close_homes)
+    hub h = {.options = &options, .fenced = &fence, .n_fenced = 1};
+    for (int i = 0; i < 2; i++)
+        assert_ok(pl_wire_bind("tcp://127.0.0.1:*", &homes[i], bound[i]));
+    assert_ok(hub_open_homes(&h));
+    for (int i = 0; i < 2; i++) {
+        OWNED(pl_message_destroy) pl_message m = {.epoch = 5};
+        PL_SAY(&m, WELCOME, welcome_home, .version = 1);
+        assert_ok(hub_take_home(&h, i, &m, pl_now_ms()));
+    }
+    for (int i = 0; i < 2; i++) {
+        OWNED(pl_message_destroy) pl_message m;
+        int n_told = 0;
+        pl_message_init(&m, 0);
+        for (int k = 0; k < 12000 && m.type != PL_MSG_GET_STATE; k++) {
+            if (pl_wire_recv(homes[i], &(pl_peer){.len = 0}, &m) == PL_OK)
+                n_told += m.type == PL_MSG_FENCE_WORKER;
+            else
+                pl_sleep_ms(5);
+        }
+        assert_int_equal(m.type, PL_MSG_GET_STATE);
+        assert_int_equal(n_told, 1);
+        pl_wire_close(&homes[i]);
+    }
+}
+
 /* A home that does not have the arm yet could not give a worker its definition. */
 PL_TEST(no_task_begins_before_every_home_has_the_arm)
 {
