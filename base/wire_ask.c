@@ -5,8 +5,8 @@
 
 #include <stdatomic.h>
 
-/* every LOOK_MS pl_wire_ask checks whether the server refused this client, or bytes
- * came; SLOW_TIMES: bytes that arrive make its limit longer at most by this factor */
+/* pl_wire_ask looks every LOOK_MS for a refusal and for bytes; bytes make its limit at
+ * most SLOW_TIMES as long. */
 enum { LOOK_MS = 100, REACH_MS = 4000, SLOW_TIMES = 10 };
 
 void pl_message_init(pl_message *message, uint16_t type)
@@ -87,7 +87,6 @@ pl_status pl_wire_ask(pl_socket *socket, const pl_message *question, int retry_m
     int n_sent = 0;
     pl_wire_line line = {0};
     for (; now < deadline; now = pl_now_ms()) {
-        /* On a slow link a handshake or a large answer may be under way. */
         const uint64_t before = line.arrived_bytes;
         pl_wire_line_now(socket, &line);
         if (line.arrived_bytes != before) {

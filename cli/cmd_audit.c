@@ -66,17 +66,15 @@ static pl_status on_fenced(void *context, const char *name, const char *target)
 static pl_status note_worker_version(void *context, const pl_version *v)
 {
     audit_call *call = context;
-    bool is_in = false;
-    for (int i = 0; i < v->n_contributions && !is_in; i++) {
+    for (int i = 0; i < v->n_contributions; i++) {
         const pl_contribution *c = &v->contributions[i];
-        is_in = strcmp(c->worker, call->worker) == 0 ||
-                (call->has_key && pl_pubkey_equal(&c->key, &call->key));
+        if (strcmp(c->worker, call->worker) != 0 &&
+            !(call->has_key && pl_pubkey_equal(&c->key, &call->key)))
+            continue;
+        call->first = call->n++ == 0 ? v->number : call->first;
+        call->last = v->number;
+        break;
     }
-    if (!is_in)
-        return PL_OK;
-    if (call->n++ == 0)
-        call->first = v->number;
-    call->last = v->number;
     return PL_OK;
 }
 

@@ -179,11 +179,10 @@ pl_status pl_codec_inspect(const void *data, uint64_t bytes, size_t n,
 
 /* Checks that a message, or a sum of messages, has the layout that
  * pl_codec_encode_update gives it: one stretch for each run of tensors with one codec,
- * and in a homomorphic message the seed, scales, W and cells of the round. Messages of
- * a round can be added without decoding only if they have one layout, and reading many
- * short stretches would take long. `round` is not used unless the options are
- * homomorphic; n_summed is the number of messages of which this one is the sum.
- * ERR_DATA: the message is wrong, or has a different layout. */
+ * and, if it is homomorphic, the seed, scales, W and cells of the round. Only such
+ * messages can be added without decoding, and many short stretches would take long.
+ * n_summed: the number of messages of which this one is the sum. ERR_DATA: the message
+ * is wrong, or has a different layout. */
 pl_status pl_codec_check_layout(const pl_codec_options *options,
                                 const pl_topology *topology, int module,
                                 const pl_codec_round *round, int n_summed,

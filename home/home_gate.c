@@ -68,9 +68,11 @@ pl_status home_check_norm(const home *h, const home_arm *arm, const home_module 
                    s->module, norm, usual, gate);
 }
 
-/* The distance is at most the sum of both norms, which is at most twice the larger. */
+/* The distance is at most twice the larger norm; own parameters may be a little longer
+ * than a version, their mean. */
 pl_status home_check_start(const home *h, home_module *m, double norm)
 {
+    const double far = 4;
     if (norm > 0 && m->first_norm <= 0) {
         const size_t bytes = m->n_params * sizeof(float);
         float *first = NULL;
@@ -84,13 +86,14 @@ pl_status home_check_start(const home *h, home_module *m, double norm)
         pl_free(first);
         PL_CHECK(status);
     }
-    const double most = h->options->norm_gate * 2 * fmax(m->first_norm, m->params_norm);
-    if (h->options->norm_gate <= 0 || norm <= most)
-        return PL_OK;
-    return pl_fail(PL_ERR_DATA,
-                   "the update of %s begins %.4g away from version 0, but "
-                   "store.norm_gate and the norm of its parameters allow %.4g",
-                   m->name, norm, most);
+    const double norms = fmax(m->first_norm, m->params_norm);
+    return h->options->norm_gate <= 0 || norm <= far * norms
+               ? PL_OK
+               : pl_fail(PL_ERR_DATA,
+                         "the update of %s begins %.4g away from version 0, more than "
+                         "%g times the norm of its parameters, %.4g; check the "
+                         "worker's machine, or set store.norm_gate to 0",
+                         m->name, norm, far, norms);
 }
 
 /* ---- what a state follows from ---- */

@@ -302,8 +302,8 @@ static bool has_finished(const home_arm *arm, const home_module *m, int index,
 }
 
 /* Under audits an update counts only after its task has ended and, if the task was
- * drawn, its audit has agreed. So no version contains a result found to be wrong. An
- * audit that was open when the job was continued without audits is waited for, too. */
+ * drawn, its audit has agreed. So no version contains a result found to be wrong. A
+ * job that goes on without audits still waits for those that this home has open. */
 static bool is_confirmed(const home *h, const home_arm *arm, const home_module *m)
 {
     const int replicas = pl_topology_n_replicas(arm->topology);

@@ -227,8 +227,8 @@ static pl_status note_pending(void *context, const char *module,
     home *h = context;
     home_arm *arm = NULL;
     int index = 0;
-    if (home_find_module(h, module, &arm, &index) != PL_OK) /* by an older home */
-        return PL_OK;
+    if (home_find_module(h, module, &arm, &index) != PL_OK)
+        return PL_OK; /* an older home took it by a second name of a module */
     home_module *m = &arm->modules[index];
     if (!m->exists) /* its version 0 does not exist yet */
         return PL_OK;

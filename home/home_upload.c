@@ -4,10 +4,9 @@
  * A client asks for room before it sends bytes. If there is none, the question waits in
  * a queue, and is answered when its turn has come. So no byte is sent in vain, and
  * clients get room in the order in which they asked, the job's own workers first. A
- * client asks again every two seconds; one that no longer does has gone, and loses its
- * place. No key can keep the room for itself: while others wait, its uploads stay only
- * if they move, and if an own worker waits for a minute, those of the key that has most
- * are dropped. */
+ * client asks again every two seconds; one that no longer does loses its place. While
+ * others wait, uploads stay only if they move; if an own worker waits for a minute,
+ * those of the key that has most are dropped. */
 #include "home/home_internal.h"
 #include <math.h>
 

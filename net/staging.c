@@ -3,14 +3,12 @@
 #include "net/net.h"
 
 enum {
-    EXPIRE_MS = 120000, /* an upload whose owner sends nothing is dropped then */
-    WANTED_MS = 30000,  /* the same, while another upload waits for room */
-    /* While others wait for room, a byte now and then keeps none: the pieces of a
-     * lease of a key count only by as many bytes. */
-    COUNTED_BYTES = 64 << 10,
-    KEPT_MS = 30000,     /* an unused kept block is freed after this time */
-    KEEP_FROM = 4 << 20, /* smaller blocks are not kept */
-    KEEP_TO = 256 << 20, /* limit for the bytes of all kept blocks */
+    EXPIRE_MS = 120000,       /* an upload whose owner sends nothing is dropped then */
+    WANTED_MS = 30000,        /* the same, while another upload waits for room */
+    COUNTED_BYTES = 64 << 10, /* while others wait, fewer new bytes keep no room */
+    KEPT_MS = 30000,          /* an unused kept block is freed after this time */
+    KEEP_FROM = 4 << 20,      /* smaller blocks are not kept */
+    KEEP_TO = 256 << 20,      /* limit for the bytes of all kept blocks */
     /* the leases of one key may together use 1/HOLDER_PART of the limit, or the share
      * of one lease if that is more */
     HOLDER_PART = 8,

@@ -316,7 +316,7 @@ pl_status hub_note_failure(hub *h, plan_path *path, int worker, pl_status why,
     for (int i = 0; i < h->n_workers; i++)
         if (h->workers[i].own_key)
             own_is_there = own_is_there || !hub_is_away(h, &h->workers[i], now);
-        else /* an own worker may have inherited a bad state */
+        else
             strangers = strangers || h->workers[i].delivered;
     const bool ends =
         path->lease.failures >= FAILURES_MAX && h->failure[0] == '\0' &&
@@ -324,9 +324,8 @@ pl_status hub_note_failure(hub *h, plan_path *path, int worker, pl_status why,
     count_failure(h, worker, text);
     if (!ends)
         return PL_OK;
-    /* A key that is not one of the job's own delivered the path's state, and the
-     * updates made from it are not finite or much too long: a bad state may be the
-     * cause. */
+    /* A key that is not one of the job's own delivered the path's state, or one from
+     * which it was made, and the updates are not finite or much too long. */
     const int maker = hub_find_maker(h, path->state_of, &path->state_key);
     if ((why == PL_ERR_DATA || why == PL_ERR_NUMERIC) && path->state_of[0] &&
         path->phase > 0 &&
