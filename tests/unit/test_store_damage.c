@@ -378,8 +378,9 @@ static const char *copy_tail(const tail *t, bool unsaid)
 }
 
 /* Returns the offset at which to damage the last commit after `at`: at every byte of
- * the record's header (checksum, length, type). Of the bytes that follow, which only the
- * checksum protects, every 67th is enough, so that each bit is flipped, and the last. */
+ * the record's header (checksum, length, type). Of the bytes that follow, which only
+ * the checksum protects, every 67th is enough, so that each bit is flipped, and the
+ * last. */
 static off_t next_offset(const tail *t, off_t at)
 {
     enum { HEADER = 7, STEP = 67 };
