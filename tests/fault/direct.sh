@@ -45,7 +45,8 @@ same plain
 echo "$(count 1) chunks read, $(count 2) written directly; equal hashes"
 
 # One path with modules of 19 MiB and a state of 80 MiB, which need several rounds.
-large="--set topology.levels=1 --set model.width=640 --set train.tau=1 --set train.phases=2 --set train.base_steps=1"
+large="--set topology.levels=1 --set model.width=640 --set model.context=32 --set train.batch=1
+    --set train.tau=1 --set train.phases=2 --set train.base_steps=1 --set eval.max_tokens=100"
 for engine in rocksdb "${url%%\?*}-large?${url#*\?}"; do
     out=large-${engine%%:*}
     # shellcheck disable=SC2086 # $large is several words

@@ -17,14 +17,33 @@ store_on() { # name
     "$pathloom" store init --store "$work/$1" --engine "$url" >"$work/$1.out" 2>&1
 }
 
+small_run() { # folder, options
+    small_job "$@" --set train.tau=1 --set train.phases=1 --set train.base_steps=1 \
+        >"$work/$1.out" 2>&1
+}
+
+make_corpus base
+serve late
+server=$!
+exec 7>&9 # keeps this server
+(small_run run --set store.homes=2 --set store.engine="$url") || fail "a run with a store in S3"
+refused 69 'number of homes cannot be changed' "$pathloom" homes set 3 --run "$work/run"
+# Other servers are tested while a job waits for this one.
+take_data run late
+stopped=$server
+kill -STOP "$server"
+small_run late --set store.engine="s3://bucket/late?${url#*\?}" &
+job=$!
+await_in_job 600 "the job does not say for what it waits" "the job does not wait" \
+    grep -q 'wait     for home, which writes to' "$work/late.out"
+sleep 23 & # a home that starts from a large store needs as long
+patience=$!
+
 serve plain small
 "$tests/engine_check" "$url" >"$work/check.out" 2>&1 || fail "engine_check"
-PL_TEST_ENGINE=$url PL_TEST_SHORT=1
-export PL_TEST_ENGINE PL_TEST_SHORT
 for test in test_store_collect remote_store; do
-    "$tests/$test" >"$work/$test.out" 2>&1 || fail "$test"
+    PL_TEST_ENGINE=$url PL_TEST_SHORT=1 "$tests/$test" >"$work/$test.out" 2>&1 || fail "$test"
 done
-unset PL_TEST_ENGINE
 store_on first || fail "init"
 store_on first && fail "a second init of the same store was accepted"
 "$pathloom" store pack --store "$work/first" >"$work/pack.out" 2>&1 || fail "pack"
@@ -36,26 +55,7 @@ refused 75 'was opened by another home' "$pathloom" store pack --store "$work/fi
 AWS_ACCESS_KEY_ID=stranger
 refused 77 'refuses these keys' "$pathloom" store pack --store "$work/again"
 AWS_ACCESS_KEY_ID=tester
-make_corpus base
-(small_job run --set train.tau=1 --set train.phases=1 --set train.base_steps=1 \
-    --set store.homes=2 --set store.engine="s3://bucket/run?${url#*\?}" >"$work/run.out" 2>&1) ||
-    fail "a run with a store in S3"
-refused 69 'number of homes cannot be changed' "$pathloom" homes set 3 --run "$work/run"
 echo "the engine keeps its promises; a store was rebuilt, and its old home was refused"
-
-take_data run late
-serve late
-server=$!
-kill -STOP "$server"
-(small_job late --set train.tau=1 --set train.phases=1 --set train.base_steps=1 \
-    --set store.engine="$url" >"$work/late.out" 2>&1) &
-late=$!
-await 600 "the job does not say for what it waits" \
-    grep -q 'wait     for home, which writes to' "$work/late.out"
-sleep 23 # a home that starts from a large store needs as long
-kill -CONT "$server"
-wait "$late" || fail "a service that begins late"
-echo "a job waits for a service that begins late"
 
 serve lossy lose=7
 "$tests/engine_check" "$url" lossy >"$work/lossy.out" 2>&1 || fail "engine_check with lost answers"
@@ -73,3 +73,8 @@ url="s3://bucket/x?endpoint=http://127.0.0.1:1&patience=1"
 store_on nobody && fail "init without a service succeeded"
 grep -q 'tried [0-9]* times in 1.00s' "$work/nobody.out" || fail "the error does not say how often it tried"
 echo "services that cannot work are refused with the reason"
+
+wait "$patience"
+kill -CONT "$server"
+job_ends "a service that begins late"
+echo "a job waits for a service that begins late"

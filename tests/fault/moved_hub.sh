@@ -20,7 +20,7 @@ there=10.77.0.2
 [ "${1-}" = --inside ] || enter_network --mount "$@"
 shift
 begin "$@"
-mkdir "$work/corpus" "$work/second"
+mkdir "$work/second"
 . tests/support/by_hand.sh
 
 # ---- two machines, and a name service of one file ----
@@ -32,17 +32,16 @@ mount --bind "$work/nsswitch.conf" /etc/nsswitch.conf 2>/dev/null &&
 second_machine 1800
 
 # ---- the jobs ----
-cp base/*.[ch] "$work/corpus/"
-settings="$small_model --set train.tau=60 --set train.phases=40 --set train.base_steps=20"
+make_corpus base
+run() { # folder, options
+    small_job "$@" --set train.tau=10 --set train.phases=20 --set train.base_steps=10
+}
 remote="--set workers.local=false --set net.advertise=hub.test
     --set net.hub=tcp://0.0.0.0:7000"
-# shellcheck disable=SC2086 # $settings and $remote are lists of words
-{
-    "$pathloom" train --corpus "$work/corpus" --out "$work/alone" --workers 2 $settings \
-        >"$work/alone.out" 2>&1 || fail "the job on one machine"
-    start train "$pathloom" train --corpus "$work/corpus" --out "$work/run" $settings \
-        $remote --set net.home=tcp://0.0.0.0:7001
-}
+passes alone "the job on one machine" run alone
+take_data alone run
+# shellcheck disable=SC2086 # $remote is a list of words
+start train run run $remote --set net.home=tcp://0.0.0.0:7001
 job=$pid
 hashes alone
 await 600 "no hub" test -s "$work/run/proc/hub.address"
@@ -63,7 +62,7 @@ echo "a wrong name and a closed port have different sentences"
 # ---- two workers; a backup; the first machine is lost ----
 "$second" "$pathloom" join "$token" --only-enrol --name three --key "$work/second/three.key" \
     >"$work/enrol.out" 2>&1 || fail "join --only-enrol"
-slow="env PATHLOOM_FAILPOINT=worker.step.before:sleep:2" # the job lasts longer than the backup
+slow="env PATHLOOM_FAILPOINT=worker.step.before:sleep:30" # the job lasts longer than the backup
 # shellcheck disable=SC2086 # $slow is a list of words
 start one $slow "$second" "$pathloom" join "$token" --name one --key "$work/second/one.key"
 one=$pid

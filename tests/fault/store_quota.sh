@@ -10,8 +10,12 @@ begin "$@"
 . tests/support/by_hand.sh
 
 quota_job() { # folder, options
-    small_job "$@" --set train.tau=4 --set train.phases=16 --set train.base_steps=20 \
+    small_job "$@" --set train.tau=4 --set train.phases=10 --set train.base_steps=8 \
         --set store.compress=off
+}
+
+quota_run() { # the same, and comes back
+    (quota_job "$@")
 }
 
 used() { # folder, pattern: prints the bytes of the uses that match the pattern
@@ -35,7 +39,7 @@ history=$(used calm history)
 
 echo "2. with a quota for which old versions must be dropped"
 quota=$((all - history / 2))
-(PATHLOOM_FAILPOINT=worker.step.before@worker:stop:30 quota_job thin --set store.quota=$quota \
+(PATHLOOM_FAILPOINT=worker.step.before@worker:stop:18 quota_job thin --set store.quota=$quota \
     $patient) >"$work/thin.out" 2>&1 &
 job=$!
 shown() {
@@ -55,9 +59,7 @@ same thin
 
 echo "3. with a quota that is too small, and then without one"
 refused 74 'of which .* can be deleted; even then a commit that adds .* would exceed store.quota' \
-    sh -c '. tests/support/job.sh; work=$1 pathloom=$2; small_job small --set train.tau=4 \
-        --set train.phases=16 --set train.base_steps=20 --set store.compress=off \
-        --set store.quota=$3' sh "$work" "$pathloom" $(((all - history) * 4 / 5))
+    quota_run small --set store.quota=$(((all - history) * 4 / 5))
 # Whether there are states of paths and momentum already depends on when the quota is reached.
 grep -q 'has .* (heads [0-9.]* .*objects [0-9.]* .*), of which .*set a larger store.quota' "$work/refused.out" ||
     fail "the error does not name the sizes"

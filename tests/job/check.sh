@@ -15,7 +15,7 @@ make_corpus base docs
 run_job() { # folder, options
     out=$1
     shift
-    small_job "$out" --set train.tau=10 --set train.phases=4 --set train.base_steps=20 \
+    small_job "$out" --set train.tau=4 --set train.phases=4 --set train.base_steps=8 \
         --set store.keep_momentum=true --set router.em=2 --set router.share=0.3 \
         --set router.feature_docs=50 \
         --set eval.baselines=diloco --set workers.ttl_ms=2000 "$@"

@@ -4,18 +4,17 @@
 #
 # usage: store_verbs.sh PATHLOOM WORKFOLDER
 set -u
-. tests/support/script.sh
+. tests/support/job.sh
 begin "$@"
-mkdir "$work/corpus"
-cp base/*.[ch] store/*.[ch] docs/*.md "$work/corpus/"
-job='' workers=''
+make_corpus base store docs
 checks=0
-trap 'kill -CONT $workers 2>/dev/null; [ -z "$job" ] || kill "$job" 2>/dev/null' EXIT
+run=long
+trap '[ -z "$job" ] || kill "$job" 2>/dev/null' EXIT
 trap 'exit 1' INT TERM
 
 fail() {
     echo "FAILED: $1"
-    tail -n 5 "$work/out" "$work/err" "$work/train.log"
+    tail -n 5 "$work/out" "$work/err" "$work/$run.log"
     exit 1
 }
 
@@ -35,7 +34,7 @@ expect() {
 store() { # CODE VERB ...
     wanted=$1
     shift
-    expect "$wanted" "$pathloom" store "$@" --run "$work/run"
+    expect "$wanted" "$pathloom" store "$@" --run "$work/$run"
 }
 
 # Runs a command with --json. Every line of the output must be a JSON object.
@@ -48,17 +47,28 @@ says() { # WORD
     grep -q -- "$1" "$work/out" "$work/err" || fail "the output does not say \`$1\`"
 }
 
-train() { # options
-    exec "$pathloom" train --corpus "$work/corpus" --out "$work/run" --workers 2 \
-        --set data.vocab=512 --set model.width=48 --set model.heads=2 \
-        --set model.blocks=2 --set model.context=64 --set train.batch=4 \
-        --set train.tau=4 --set train.phases=30 --set train.base_steps=30 \
-        --set router.prefix=16 --set eval.baselines=none --set eval.max_tokens=2000 \
-        --set eval.sample_tokens=0 --set store.keep_updates=true "$@"
+# The steps are slow enough for this script.
+start_job() { # phases
+    PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:100
+    export PATHLOOM_FAILPOINT
+    (train "$1") >"$work/$run.log" 2>&1 &
+    job=$!
+    unset PATHLOOM_FAILPOINT
+}
+
+train() { # phases
+    small_job "$run" --set train.tau=4 --set train.phases="$1" --set train.base_steps=4 \
+        --set store.keep_updates=true
+}
+
+end_job() {
+    kill -INT "$job"
+    wait "$job"
+    job=
 }
 
 versions() { # the newest version of mix/L1.E0, or 0 if there is none
-    "$pathloom" store ls mix/L1.E0 --run "$work/run" --json 2>/dev/null |
+    "$pathloom" store ls mix/L1.E0 --run "$work/$run" --json 2>/dev/null |
         sed 's/.*"version":\([0-9]*\).*/\1/' | grep . || echo 0
 }
 
@@ -71,53 +81,56 @@ wait_for_version() {
     [ "$(versions)" -ge "$1" ] || fail "version $1 of mix/L1.E0 does not come"
 }
 
-# ---- while the job trains; its steps are slow enough for this script ----
-(PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:150 train) >"$work/train.log" 2>&1 &
-job=$!
-wait_for_version 5
-# The workers are stopped meanwhile, because on a slow machine the job would end before
-# all verbs are tried.
-workers=$(pgrep -f -- "pathloom worker --run $work/run ")
-# shellcheck disable=SC2086 # several process ids
-kill -STOP $workers
-store 0 tag early 3 --note "for the test"
+# ---- while a long job trains ----
+start_job 2000
+wait_for_version 3
+store_json tag early 2 --note "for the test"
 store 0 tag heads head
-store 0 log L1.E0@3
+store 0 log L1.E0@2
 says '  tag early'
 says ' p00.r0 '
 for verb in ls "ls --objects" "ls --refs" "ls --paths" "ls --tags" "log L1.E0" \
-    "show L1.E0@2" "show early" stat du "diff L1.E0@1 L1.E0@3" "diff early mix" \
-    "blame L1.E0@3" "blame L1.E0 --history" "verify L1.E0" "gc --grace 0" tag fsck; do
+    "show L1.E0@2" "show early" stat du "diff L1.E0@1 L1.E0@2" "diff early mix" \
+    "blame L1.E0@2" "blame L1.E0 --history" "verify L1.E0" "verify L1.E0@2 --tasks" gc \
+    "gc --grace 0" tag fsck; do
     store_json $verb
 done
-store 0 cat L1.E0@3 --format npy
+store 0 cat L1.E0@2 --format npy
 [ "$(head -c 6 "$work/out" | tail -c 5)" = NUMPY ] || fail "cat does not write npy"
-store 0 backup "$work/backup"
-store 0 push "$work/pushed" mix
+store 64 cat L1.E0@2 --json
+store_json push "$work/pushed-too" mix
+store_json backup "$work/backup-too"
+expect 0 "$pathloom" store init --store "$work/made" --json
+expect 0 "$pathloom" store pull "$work/$run/store" mix --store "$work/made" --json
+expect 0 "$pathloom" store restore "$work/backup-too" --store "$work/made-too" --json
 store 75 gc --delete
-store 75 rollback mix --to early
-expect 0 "$pathloom" homes list --run "$work/run"
-expect 75 "$pathloom" homes set 2 --run "$work/run"
+store 75 rollback mix --to early --json
+expect 0 "$pathloom" homes list --run "$work/$run"
+expect 75 "$pathloom" homes set 2 --run "$work/$run"
 says "only while the job is stopped"
 store 0 tag heads --delete
 store 73 tag early
-# shellcheck disable=SC2086 # several process ids
-kill -CONT $workers
+kill -0 "$job" || fail "the job ended before all verbs were tried"
+end_job
 
-# ---- the job is stopped, rolled back and continued ----
-wait_for_version 8
-kill -INT "$job"
-wait "$job"
-job=
+# ---- a job is stopped, rolled back and continued ----
+take_data long run
+run=run
+start_job 16
+wait_for_version 4
+end_job
 before=$(versions)
-[ "$before" -lt 30 ] || fail "the job was too fast to be stopped"
+[ "$before" -lt 16 ] || fail "the job was too fast to be stopped"
+store 0 tag early 3
+store 0 backup "$work/backup"
+store 0 push "$work/pushed" mix
 store 0 rollback mix --to early
 says "continues with phase"
 store 0 diff mix early
 ! grep -q 'changed *[1-9]' "$work/out" || fail "a rolled back version differs"
 store_json fsck
-(train) >"$work/train.log" 2>&1 || fail "training does not continue after a rollback"
-[ "$(versions)" -eq 30 ] || fail "version $(versions) instead of 30 at the end"
+(train 16) >"$work/run.log" 2>&1 || fail "training does not continue after a rollback"
+[ "$(versions)" -eq 16 ] || fail "version $(versions) instead of 16 at the end"
 store_json fsck
 store 0 verify L1.E0
 store 66 verify "L1.E0@$((before + 1))"
@@ -126,13 +139,13 @@ says "rollback to 3"
 # ---- copies ----
 store 0 backup "$work/backup"
 expect 0 "$pathloom" store restore "$work/backup" --store "$work/restored"
-"$pathloom" store ls --run "$work/run" --json >"$work/a"
+"$pathloom" store ls --run "$work/$run" --json >"$work/a"
 "$pathloom" store ls --store "$work/restored" --json >"$work/b"
 cmp -s "$work/a" "$work/b" || fail "the restored store has other versions"
 store 0 push "$work/pushed" mix
 expect 0 "$pathloom" store fsck --store "$work/pushed"
 expect 0 "$pathloom" store cat L1.E0@early --store "$work/pushed"
-expect 0 "$pathloom" store rollback mix --to 5 --store "$work/restored"
+expect 0 "$pathloom" store rollback mix --to 2 --store "$work/restored"
 expect 73 "$pathloom" store restore "$work/backup" --store "$work/restored"
 expect 0 "$pathloom" store restore "$work/backup" --store "$work/restored" --force
 expect 73 "$pathloom" store init --store "$work/restored"
@@ -140,7 +153,7 @@ expect 73 "$pathloom" store init --store "$work/restored"
 # ---- `store gc` and `store pack` are killed before they end ----
 store 0 pack
 for _ in 1 2 3; do
-    "$pathloom" store gc --delete --grace 0 --keep 1 --run "$work/run" \
+    "$pathloom" store gc --delete --grace 0 --keep 1 --run "$work/$run" \
         >/dev/null 2>&1 &
     sleep "0.0$((checks % 7 + 2))"
     kill -KILL $! 2>/dev/null
@@ -170,7 +183,7 @@ store 64 diff L1.E0
 store 64 rollback mix
 store 64 tag 7
 for name in p01 a/b "caf$(printf '\303\251')" 'a b'; do
-    expect 64 "$pathloom" store tag "$name" --run "$work/run"
+    expect 64 "$pathloom" store tag "$name" --run "$work/$run"
 done
 store 64 ls --keep 3
 store 64 gc --keep 0
@@ -178,24 +191,8 @@ store 64 cat L1.E0 --format q
 store 66 blame L9.E0
 store 66 cat L1.E0 no.such.tensor
 store 66 tag other 99
-# ---- each verb of the list of verbs, while a long job trains ----
-rm -rf "$work/run"
-(PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:50 train --set train.phases=2000) >"$work/train.log" 2>&1 &
-job=$!
-wait_for_version 3
-store_json tag early 2
-for verb in ls "log L1.E0" "show L1.E0@2" "diff L1.E0@1 L1.E0@2" gc fsck tag \
-    "blame L1.E0@2" "verify L1.E0@2 --tasks" stat du; do
-    store_json $verb
-done
-store_json push "$work/pushed-too" mix
-store_json backup "$work/backup-too"
-store 75 rollback mix --to early --json
-store 64 cat L1.E0@2 --json
-expect 0 "$pathloom" store init --store "$work/made" --json
-expect 0 "$pathloom" store pull "$work/run/store" mix --store "$work/made" --json
-expect 0 "$pathloom" store restore "$work/backup-too" --store "$work/made-too" --json
-kill -0 "$job" || fail "the job ended before all verbs were tried"
+
+# ---- help, pages and completions ----
 "$pathloom" store --man >"$work/man"
 "$pathloom" --completion >"$work/completion"
 for verb in init ls log show diff tag rollback gc fsck push pull blame \
@@ -204,8 +201,5 @@ for verb in init ls log show diff tag rollback gc fsck push pull blame \
     grep -q "^\.SS \"$verb " "$work/man" || fail "no page about $verb"
     grep -qw "$verb" "$work/completion" || fail "the shell completion does not know $verb"
 done
-kill -INT "$job"
-wait "$job"
-job=
 
 echo "store_verbs: $checks calls passed"

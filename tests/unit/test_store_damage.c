@@ -335,7 +335,7 @@ STORE_TEST(a_flipped_bit_in_any_file_never_gives_wrong_data)
     assert_true(refused > 5 && named > 0);
 }
 
-/* ---- damage of each byte of the log's last record ---- */
+/* ---- damage of the log's last record ---- */
 typedef struct tail {
     char good[PL_PATH_MAX], bad[PL_PATH_MAX], log[PL_PATH_MAX];
     off_t start, end; /* offsets in the log at which the last commit begins and ends */
@@ -377,6 +377,17 @@ static const char *copy_tail(const tail *t, bool unsaid)
     return log;
 }
 
+/* Returns the offset at which to damage the last commit after `at`: at every byte of
+ * the record's header (checksum, length, type). Of the bytes that follow, which only
+ * the checksum protects, every 67th is enough, so that each bit is flipped, and the
+ * last. */
+static off_t next_offset(const tail *t, off_t at)
+{
+    enum { HEADER = 7, STEP = 67 };
+    const off_t last = t->end - 1, next = at + (at < t->start + HEADER ? 1 : STEP);
+    return at < last && next > last ? last : next;
+}
+
 static bool has_ref(pl_store *store, const char *name)
 {
     OWNED(pl_buf_destroy) pl_buf target = {0};
@@ -385,39 +396,36 @@ static bool has_ref(pl_store *store, const char *name)
 
 /* After a power cut, a commit that was not acknowledged is missing or complete. If the
  * commit was acknowledged and is missing, the store must be refused. */
-STORE_TEST(a_log_cut_at_any_byte_of_the_last_commit_loses_nothing_acknowledged)
+STORE_TEST(a_log_cut_in_the_last_commit_loses_nothing_acknowledged)
 {
     tail t;
-    int n_before = 0;
+    int n = 0;
     make_tail(*state, &t);
-    for (off_t cut = t.start; cut < t.end; cut++) {
+    for (off_t cut = t.start; cut < t.end; cut = next_offset(&t, cut), n++) {
         assert_int_equal(truncate(copy_tail(&t, true), cut), 0);
         pl_store *store = open_store(t.bad, PL_STORE_WRITE);
         assert_true(has_ref(store, "first"));
-        assert_int_equal(pl_store_sequence(store),
-                         has_ref(store, "last") ? N_VERSIONS + 2 : N_VERSIONS + 1);
-        n_before += !has_ref(store, "last");
+        assert_false(has_ref(store, "last"));
+        assert_int_equal(pl_store_sequence(store), N_VERSIONS + 1);
         pl_store_close(&store);
         assert_int_equal(truncate(copy_tail(&t, false), cut), 0);
         assert_fails(try_open(t.bad, PL_STORE_WRITE), PL_ERR_DAMAGED, "lost commits");
     }
-    print_message("%ld cuts: without the last commit %d times, otherwise with it\n",
-                  (long)(t.end - t.start), n_before);
-    assert_int_equal(n_before, t.end - t.start);
+    print_message("%d cuts\n", n);
+    assert_true(n > 15);
     pl_buf_destroy(&t.before);
 }
 
-STORE_TEST(a_flip_in_any_byte_of_the_last_commit_is_refused)
+STORE_TEST(a_flip_in_the_last_commit_is_refused)
 {
     tail t;
     make_tail(*state, &t);
-    for (off_t at = t.start; at < t.end; at++) {
+    for (off_t at = t.start; at < t.end; at = next_offset(&t, at)) {
         flip(copy_tail(&t, false), (long)at, (uint8_t)(1u << at % 8));
         assert_int_equal(try_open(t.bad, PL_STORE_WRITE), PL_ERR_DAMAGED);
         assert_true(strstr(pl_last_error(), t.bad) ||
                     strstr(pl_last_error(), "commit"));
     }
-    print_message("%ld flips refused\n", (long)(t.end - t.start));
     pl_buf_destroy(&t.before);
 }
 
@@ -495,14 +503,14 @@ STORE_TEST(a_tail_that_nobody_was_told_of_is_cut_off_whatever_it_holds)
     tail t;
     int n = 0;
     make_tail(*state, &t);
-    for (off_t at = t.start + 8; at < t.end; at += 9, n++) {
+    for (off_t at = t.start + 8; at < t.end; at += 101, n++) {
         end_with_zeros(copy_tail(&t, true), at, t.end);
         assert_mended(t.bad);
         flip(copy_tail(&t, true), (long)at, (uint8_t)(1u << at % 8));
         assert_mended(t.bad);
     }
     print_message("%d tails of zeros and %d flips mended\n", n, n);
-    assert_true(n > 10);
+    assert_true(n > 5);
     pl_buf_destroy(&t.before);
 }
 
@@ -511,12 +519,12 @@ STORE_TEST(the_same_tail_is_refused_if_it_was_acknowledged)
     tail t;
     OWNED(pl_buf_destroy) pl_buf before = {0}, after = {0};
     make_tail(*state, &t);
-    for (off_t at = t.start; at < t.end; at += 4) {
+    for (off_t at = t.start; at < t.end; at = next_offset(&t, at)) {
         const char *log = copy_tail(&t, false);
         end_with_zeros(log, at, t.end + 4096);
         assert_ok(pl_read_file(log, &before));
         assert_fails(try_open(t.bad, PL_STORE_WRITE), PL_ERR_DAMAGED, "lost commits");
-        if ((at - t.start) % 16 > 0)
+        if (at % 3 > 0)
             continue;
         assert_int_equal(try_open(t.bad, PL_STORE_READ), PL_ERR_DAMAGED);
         if (at > t.start + 7) { /* a header of zeros counts as the end of the log */
