@@ -16,8 +16,8 @@ pathloom=${1:-build/release/pathloom}
 . tests/support/job.sh
 own_folder "${2:-build/page_browser}"
 mkdir "$work/pictures"
-page=''
-trap '[ -z "$page" ] || kill "$page" 2>/dev/null' EXIT
+page='' server=''
+trap '[ -z "$page$server" ] || kill $page $server 2>/dev/null' EXIT
 
 # Sets `browser`. Fails if there is no browser or no python3.
 find_tools() {
@@ -34,8 +34,8 @@ make_corpus base docs
 # Both workers stop when the mixture has a version and is not finished, so that what the
 # page shows and what status says can be compared.
 # shellcheck disable=SC2086 # $patient is a list of words
-(PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:20,worker.step.before@worker:stop:60 small_job run $patient \
-    --set train.tau=5 --set train.phases=10 --set train.base_steps=10 \
+(PATHLOOM_FAILPOINT=worker.step.before@worker:stop:60 small_job run $patient \
+    --set train.tau=5 --set train.phases=6 --set train.base_steps=10 \
     --set eval.baselines=diloco --set eval.curves=1 --set store.keep_updates=true) >"$work/run.out" 2>&1 &
 job=$!
 training_begins run
@@ -44,28 +44,20 @@ modules_reach run 1
 page=$!
 await 60 "pathloom page does not print its address" grep ' is at http' "$work/page.out"
 at=$(sed -n 's/.* is at \(http.*\)/\1/p' "$work/page.out")
-browse() { # training or finished
+browse() { # training, or finished with the arguments of browser.py
     python3 tests/job/page/browser.py "$browser" "$at" "$pathloom" "$work/run" \
-        "$work/pictures" "$1" || fail "the page of a run that is $1"
+        "$work/pictures" "$@" || fail "the page of a run that is $1"
 }
 browse training
 let_go worker
 job_ends
-browse finished
-kill "$page"
-wait "$page" || fail "the page ends with $?"
-page=''
 "$pathloom" page --run "$work/run" --report "$work/report.html" >"$work/report.out" || fail "page --report"
-python3 tests/job/page/report.py "$browser" "$work/report.html" "$work/run" "$work/pictures" ||
-    fail "the report of a run"
-
-# ---- the page of a server ----
 "$pathloom" serve --run "$work/run" --listen '127.0.0.1:*' --threads 1 >"$work/serve.out" 2>&1 &
-page=$!
+server=$!
 await 60 "pathloom serve does not print its address" grep '^serving .* at http.*v1$' "$work/serve.out"
-at=$(sed -n 's/^serving .* at \(http.*\)v1$/\1/p' "$work/serve.out")
-python3 tests/job/page/talk.py "$browser" "$at" "$work/pictures" || fail "the page of a server"
-kill "$page"
-wait "$page" || fail "the server ends with $?"
-page=''
+browse finished "$work/report.html" "$(sed -n 's/^serving .* at \(http.*\)v1$/\1/p' "$work/serve.out")"
+kill "$page" "$server"
+wait "$page" || fail "the page ends with $?"
+wait "$server" || fail "the server ends with $?"
+page='' server=''
 echo "pictures: $work/pictures"

@@ -173,47 +173,14 @@ hash_of() { # module@version
     "$pathloom" store show "$1" --run "$run" --json | sed -n 's/.*"hash":*"\([0-9a-f]*\)".*/\1/p'
 }
 
-# Runs a job of two chapters and starts it again until it is done. Meanwhile ten of its
-# processes are killed: hub, home and workers in the first chapter, the launcher twice
-# at the beginning of the second chapter, then processes of any kind. Sets `kills` and
-# `launchers`.
-killed_ten_times() { # function that becomes the launcher of a folder, folder
-    kills=0 launchers=0 again=0
-    while :; do
-        again=$((again + 1))
-        [ "$again" -lt 30 ] || fail "it does not end"
-        point='' most=10 whom='worker worker hub home launcher launcher'
-        case $again in
-        1) point=,chapter.modules.before@train:kill most=3 ;;
-        2) point=,chapter.arm.before@train:kill most=4 ;;
-        esac
-        [ "$again" -gt 2 ] || whom='worker hub home'
-        PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:30$point$(hub_stops 2 20) "$1" "$2" \
-            >"$work/$2.out" 2>&1 &
-        job=$!
-        until [ -n "$(members "$job" worker)" ] || ! kill -0 "$job" 2>/dev/null; do
-            sleep 0.05
-        done
-        while [ "$kills" -lt "$most" ] && kill -0 "$job" 2>/dev/null; do
-            random 30
-            sleep "0.$((20 + value))"
-            # shellcheck disable=SC2086 # $whom is several words
-            kill_one_of "$job" $whom || continue
-            pkill -CONT -P "$job" -f 'pathloom hub'
-            kills=$((kills + 1))
-            [ "$role" != launcher ] || launchers=$((launchers + 1))
-            [ "$role" != launcher ] || break
-        done
-        let_go hub
-        code=0
-        wait "$job" || code=$?
-        [ "$code" -ne 0 ] || break
-        [ "$code" -eq 137 ] || fail "it ended with $code"
-        [ "$again" -gt 2 ] || kills=$((kills + 1)) launchers=$((launchers + 1))
-        nobody_is_left "$2" || fail "processes are left behind"
-    done
-    job=''
-    echo "   $kills kills, $launchers of them launchers"
-    [ "$kills" -eq 10 ] || fail "the job ended after $kills kills"
-    [ "$again" -gt 2 ] || fail "no launcher was killed while the chapter began"
+# Runs a command that is killed (kill -9) when it reaches a fail point for the first time.
+# Advances `kills`.
+dies_at() { # point@verb, folder of the run, command
+    where=$1 out=$2
+    shift 2
+    (export "PATHLOOM_FAILPOINT=$where:kill:1" && "$@") >"$work/$out.out" 2>&1
+    code=$?
+    [ $code -eq 137 ] || fail "it was to be killed at $where, but ended with $code"
+    nobody_is_left "$out" || fail "processes are left behind"
+    kills=$((kills + 1))
 }

@@ -8,9 +8,10 @@ of its own. Names of services are in /etc/hosts, as the cluster's name service w
 them. Times of probes are a thirtieth of those in the manifests.
 
 Workers and head are started in the wrong order; a worker and a home are killed, a worker is
-stopped until its probe fails, a worker and the head are evicted. The run must end, all jobs
-with it, each with exit code 0, and nothing may be left running. The modules must be those of
-an undisturbed run. Then the run is served.
+stopped until its probe fails, a worker and the head are evicted. Until the workers have
+joined the new head their steps are slow, so that the run does not end too early; then faster
+workers replace them. The run must end, all jobs with it, each with exit code 0, and nothing
+may be left running. The modules must be those of an undisturbed run. Then the run is served.
 """
 import json
 import os
@@ -26,12 +27,12 @@ from shlex import quote
 import yaml
 
 FASTER = 30
-STEP_MS = 30  # a step takes at least this long, so that the run does not end too early
+SLOW = "worker.step.before@worker:sleep:800"
 MANIFESTS = "deploy/kubernetes"
 CONFIG = {
     "data": {"vocab": 512, "valid_share": 0.1},
     "model": {"width": 48, "heads": 2, "blocks": 2, "context": 64},
-    "train": {"batch": 4, "tau": 20, "phases": 24, "base_steps": 20},
+    "train": {"batch": 4, "tau": 5, "phases": 10, "base_steps": 2},
     "router": {"prefix": 16},
     "eval": {"baselines": "none", "max_tokens": 500, "sample_tokens": 0},
 }
@@ -65,7 +66,7 @@ class Pod:
 
     def environment(self):
         found = {"PATH": "/image:/usr/bin:/bin", "HOSTNAME": self.name,
-                 "PATHLOOM_FAILPOINT": f"worker.step.before@worker:sleep:{STEP_MS}"}
+                 "PATHLOOM_FAILPOINT": self.cluster.failpoint}
         # the undisturbed run has the same instructions, and so the same bytes
         found.update({k: v for k, v in os.environ.items() if k == "PATHLOOM_CPU"})
         for entry in self.container.get("env", []):
@@ -288,7 +289,7 @@ class Cluster:
     def __init__(self, pathloom, work):
         self.pathloom, self.work = os.path.abspath(pathloom), work
         self.secrets, self.configs, self.services = {}, {}, {}
-        self.controllers, self.n_addresses = {}, 1
+        self.controllers, self.n_addresses, self.failpoint = {}, 1, SLOW
         with open(f"{work}/nsswitch.conf", "w", encoding="ascii") as file:
             file.write("hosts: files\n")
         self.tell_names()
@@ -419,9 +420,12 @@ def play(cluster):
     cluster.apply("job.yaml")
     head_job, workers = (cluster.controllers[n] for n in ("pathloom", "pathloom-workers"))
 
-    def leases(name):
+    def told(words):
         with open(hub_log, encoding="utf-8") as file:
-            return file.read().count(f"worker={name} token=")
+            return file.read().count(words)
+
+    def leases(name):
+        return told(f"worker={name} token=")
 
     def replaced(pod, what):
         """Waits until the job has a new pod for this one, which gets a task."""
@@ -456,11 +460,17 @@ def play(cluster):
     assert stopped.code == 137 and workers.n_failed == 2
     say("killed, stopped and evicted workers are replaced")
 
+    joined = {p: told(f"worker.joined worker={p.name} ") for p in workers.pods}
     head.end("DisruptionTarget")
     until("the head has moved", lambda: head_job.pods and head_job.pods[0] is not head and
           head_job.pods[0].ready, cluster)
     assert head.code == 130 and head_job.n_failed == 0
-    say("the head continues at another address")
+    until("the workers join the new head", lambda: all(
+        told(f"worker.joined worker={p.name} ") > n for p, n in joined.items()), cluster)
+    say("the head continues at another address, and the workers with it")
+    cluster.failpoint = ""
+    for pod in joined:
+        pod.end("DisruptionTarget")
     until("the run ends", lambda: head_job.state and workers.state, cluster)
     assert head_job.state == workers.state == "Complete"
     assert head_job.codes == [130, 0] and workers.codes.count(0) == workers.spec["parallelism"]

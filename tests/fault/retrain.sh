@@ -19,9 +19,9 @@ run() {
     name=$1
     shift
     [ "$name" = plain ] || take_data plain "$name"
-    (tiny_job "$name" "$@") >"$work/job.out" 2>&1 || fail "$name: the job"
+    (tiny_job "$name" --set train.phases=$phases "$@") >"$work/job.out" 2>&1 || fail "$name: the job"
     code=0
-    "$pathloom" store verify L1.E0@3 --tasks --run "$work/$name" --json \
+    "$pathloom" store verify "L1.E0@$version" --tasks --run "$work/$name" --json \
         >"$work/ask.out" 2>&1 || code=$?
 }
 
@@ -43,17 +43,18 @@ unknown() { # WORD, NAME, OPTIONS
     fi
 }
 
+phases=6 version=3
 same plain
-same own_schedules --set train.schedule=cosine
+same chapters --set router.em=3 --set router.share=0.2 # L1.E0 means mix~1/L1.E0
+unknown "parameters of their own" gossip --set outer.method=noloco --set topology.replicas=2
+phases=3 version=2
 same continued --set train.optimizer=muon --set train.schedule=wsd --set train.base_replicas=2 \
     --set train.micro_batch=3 --set train.pack=true
 same coded --set codec.name=i4 --set codec.residual=i8 --set train.state=bf16 \
     --set train.base_replicas=2
-same shared --set codec.name=i8-shared --set codec.down=i8
-same chapters --set router.em=3 --set router.share=0.2 # L1.E0 means mix~1/L1.E0
-same split --set topology.split=3:4x2
+same shared --set train.schedule=cosine --set codec.name=i8-shared --set codec.down=i8
+same split --set topology.split=1:4x2
 same late --set outer.method=co2 --set codec.name=topk
-unknown "parameters of their own" gossip --set outer.method=noloco --set topology.replicas=2
 unknown "depended on timing" arrivals --set outer.method=delayed-nesterov
 for name in plain continued coded; do # the last two have two replicas of the base model
     "$check" "$work/$name/store" 1 >"$work/ask.out" 2>&1 || fail "retrain_check of $name"

@@ -1,4 +1,4 @@
-/* folder: home; runs: 4000
+/* folder: home; runs: 2000
  *
  * Fuzzes a home with sequences of leases, results, and repeated messages.
  *

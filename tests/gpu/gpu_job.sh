@@ -8,13 +8,16 @@
 set -u
 . tests/fault/chaos_job.sh
 begin "$@"
-make_corpus base modules docs
+make_corpus base docs
+
+device_job() { # folder, options; in a subshell or in the background
+    tiny_job "$@" --set train.tau=2 --set train.phases=2 --set train.base_steps=1 \
+        --set eval.max_tokens=100
+}
 
 # Three workers train on one device.
 case=trains
-(tiny_job "$case" --set codec.name=i4 \
-    --set train.tau=4 --set train.phases=2 --set train.base_steps=2) \
-    >"$work/$case.out" 2>&1 || {
+(device_job "$case" --set codec.name=i4) >"$work/$case.out" 2>&1 || {
     ! grep '^skipped:' "$work/$case.out" || exit 77
     fail "the run on the device failed"
 }
@@ -59,10 +62,10 @@ echo "$case: refused"
 
 # The launcher runs on a machine without a device. A worker with a device is started by
 # hand and joins the job.
+take_data trains head
 case="head"
-(EMULATION_DEVICES=0 tiny_job "$case" --set workers.backend=cuda \
-    --set workers.local=false --set train.tau=4 --set train.phases=2 \
-    --set train.base_steps=2) >"$work/$case.out" 2>&1 &
+(EMULATION_DEVICES=0 device_job "$case" --set workers.backend=cuda \
+    --set workers.local=false) >"$work/$case.out" 2>&1 &
 job=$!
 "$pathloom" worker --run "$work/$case" --cache "$work/$case.cache" \
     >"$work/$case.worker" 2>&1 &

@@ -5,7 +5,7 @@
 # too high, without the 16 MiB of two transfers that wait only if the machine is busy.
 # (Small processes are planned for every machine: what libraries and threads take
 # differs between processors.) A worker must need at most 150 MiB, and keeps nothing
-# from phase to phase: 20 times what it kept would exceed the plan.
+# from task to task: 20 times what it kept would exceed the plan.
 #
 # usage: memory_plan.sh PATHLOOM WORKFOLDER   (in the project's root)
 set -u
@@ -22,7 +22,7 @@ cat base/*.[ch] modules/*.[ch] store/*.[ch] home/*.[ch] docs/*.md | head -c 1100
     split -a 4 -C 8000 - "$work/corpus/all/"
 "$pathloom" train --corpus "$work/corpus" --out "$work/run" --workers 2 \
     --set data.max_bytes=1M --set train.base_steps=2 --set train.tau=1 \
-    --set train.phases=20 --set eval.baselines=none --set eval.max_tokens=2000 \
+    --set train.phases=10 --set eval.baselines=none --set eval.max_tokens=2000 \
     --set eval.sample_tokens=0 >"$work/run.out" 2>&1 || fail "the job ends with $?"
 grep '^plan ' -A 1 "$work/run.out"
 grep '^memory ' "$work/run.out"

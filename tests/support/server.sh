@@ -37,6 +37,16 @@ ends() { # [signal]
     ok
 }
 
+# Runs a command, which must end with this exit code and print these words.
+refuses() { # exit code, words, command
+    wanted=$1 words=$2 code=0
+    shift 2
+    timeout 120 "$@" > "$work/answer" 2>&1 || code=$?
+    [ "$code" -eq "$wanted" ] || fail "exit code $code instead of $wanted: $*"
+    grep -q -- "$words" "$work/answer" || fail "\`$(cat "$work/answer")\` does not say \`$words\`"
+    ok
+}
+
 # start ARGUMENT ...: starts a server; sets $server to its process and $at to its
 # address
 start() {

@@ -17,7 +17,7 @@ enum {
     PHASES = 12,
     PATHS = 4,
     WORKERS_MAX = 8,
-    TICK_MS = 10,
+    TICK_MS = 20,
     RENEW_MS = 500,
     ENDS_MS = 10000000
 };
@@ -341,7 +341,7 @@ PL_TEST(slow_worker_never_makes_a_job_slower)
 {
     uint64_t draws = 1000;
     OWNED(free_memory) job *j = pl_alloc(sizeof *j);
-    for (int round = 0; round < 200; round++) {
+    for (int round = 0; round < 96; round++) {
         machine m[WORKERS_MAX] = {0};
         const bool own_keys = round % 2 == 0;
         const int n = 2 + draw(&draws, 3), slow = draw(&draws, n + 1);

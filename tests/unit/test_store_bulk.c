@@ -13,8 +13,8 @@
 enum {
     PART = 100000,
     SMALL = 120000,
-    BLOB = 3 << 20,
-    FOLLOW_MS = 3000,
+    BLOB = 2 << 20,
+    FOLLOW_MS = 1000,
     SLOW_MS = 30000,
     PAUSE_MS = 20
 };

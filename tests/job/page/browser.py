@@ -1,6 +1,9 @@
 """Opens the page of a run in headless Chromium and checks what a reader would see.
 
-usage: browser.py CHROMIUM URL PATHLOOM RUN PICTURES training|finished
+usage: browser.py CHROMIUM URL PATHLOOM RUN PICTURES training
+       browser.py CHROMIUM URL PATHLOOM RUN PICTURES finished REPORT URL-OF-A-SERVER
+
+With a finished run, checks also its report and the page of a server.
 """
 import json
 import os
@@ -9,6 +12,8 @@ import sys
 import time
 
 import chrome
+import report
+import talk
 from chrome import audit, check, look_small
 
 chromium, url, pathloom, run, pictures, life = sys.argv[1:7]
@@ -161,7 +166,6 @@ def look_at_router(browser):
     browser.value("document.activeElement.blur()")
     for scheme in ("light", "dark"):
         browser.screen(1280, 1180, scheme)
-        time.sleep(0.5)
         browser.picture(f"router-{life}-{scheme}")
         audit(browser, "router, " + scheme)
     look_small(browser, f"router-{life}-small", "router, small")
@@ -186,7 +190,7 @@ def look_at_router(browser):
 
 browser = chrome.Browser(chromium, pictures)
 browser.screen(1280, 1180, "light")
-browser.send("Page.navigate", url=url)
+browser.open(url)
 browser.wait("document.readyState === 'complete' && typeof data === 'object' && data.state !== null")
 browser.wait(f"data.state.life === '{life}' && !data.state.reading")
 browser.wait("data.cells.flat().length > 0", 60)
@@ -199,8 +203,8 @@ if life == "training":
 else:
     browser.wait("document.getElementById('f-done').textContent === '100'")
     with open(os.path.join(run, "report.json")) as file:
-        report = json.load(file)
-    for row in report["arms"]:
+        arms = json.load(file)["arms"]
+    for row in arms:
         text = browser.value(f"(document.querySelector('#bits [data-row=\"{row['row']}\"]') || {{}}).textContent")
         check(text and text.startswith(f"{row['bits_per_byte']:.3f}"),
               f"{row['row']} has {row['bits_per_byte']:.4f} bits per byte, the page shows {text}")
@@ -245,5 +249,8 @@ time.sleep(0.3)
 check(browser.value("window.bitten === undefined && document.querySelectorAll('#events img, #events b').length === 0"),
       "markup in an event was taken for HTML")
 check(not browser.errors, "the console says: " + "; ".join(browser.errors[:4]))
+if life == "finished":
+    report.look(browser, sys.argv[7], run)
+    talk.look(browser, sys.argv[8])
 browser.process.kill()
 print(f"{life}: {chrome.checks} checks in {chromium}")

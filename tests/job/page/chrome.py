@@ -54,6 +54,12 @@ class Browser:
                 return answer["result"]
             self.note(answer)
 
+    def open(self, url):
+        """Opens a page. What the page before reports while it ends does not count."""
+        self.send("Page.navigate", url="about:blank")
+        self.errors.clear()
+        self.send("Page.navigate", url=url)
+
     def take(self):
         while b"\0" not in self.held:
             more = os.read(self.read, 1 << 16)
@@ -85,7 +91,13 @@ class Browser:
         while not self.value(expression):
             if time.time() > until:
                 sys.exit(f"FAILED: in {seconds} s not true: {expression}")
-            time.sleep(0.2)
+            time.sleep(0.05)
+
+    def settle(self):
+        """Waits until the page has drawn itself again after a change of its size, which
+        it does 80 ms after the change."""
+        self.value("""new Promise((done) => requestAnimationFrame(() =>
+            setTimeout(() => requestAnimationFrame(done), 100)))""")
 
     def screen(self, width, height, scheme):
         self.send("Emulation.setDeviceMetricsOverride", width=width, height=height,
@@ -95,7 +107,7 @@ class Browser:
 
     def picture(self, name):
         self.value("window.scrollTo(0, 0)")
-        time.sleep(0.4)
+        self.settle()
         data = self.send("Page.captureScreenshot", format="png")["data"]
         with open(os.path.join(self.pictures, name + ".png"), "wb") as out:
             out.write(base64.b64decode(data))
@@ -179,7 +191,6 @@ def look_small(browser, picture, where):
     """Takes a picture of the page on a small screen, where no element may be wider than
     the screen."""
     browser.screen(390, 844, "light")
-    time.sleep(1)
     browser.picture(picture)
     no_wider(browser, 390)
     audit(browser, where)
