@@ -104,7 +104,7 @@ await_log liars 'lease.granted task=base' "the job does not begin"
 for name in odd false; do
     [ $name = odd ] && what=update || what=state
     lies liars $name worker.$what.wrong worker --run "$work/liars"
-    await_log liars "task.done task=mix.* worker=$name " "$name ends no task"
+    await_log liars "task.done task=mix.* worker=$name \\|worker.fenced worker=$name " "$name ends no task"
     pkill -KILL -P "$job" -f 'pathloom hub'
     sleep 0.2
     pkill -KILL -P "$job" -f 'pathloom home'
