@@ -85,28 +85,18 @@ kill_one_of() { # launcher pid, roles
     kill -9 "$choice" 2>/dev/null
 }
 
-# Prints the processes whose command line contains the job's folder. All processes of
-# the job contain it.
-left_behind() { # folder
-    pgrep -f -- "$work/$1[/ ]" 2>/dev/null
+# Prints the processes whose command line contains the job's folder, or that of any job.
+# All processes of the job contain it.
+left_behind() { # [folder]
+    pgrep -f -- "$work/${1:+$1[/ ]}" 2>/dev/null
 }
 
-nobody_is_left() { # folder
+nobody_is_left() { # [folder]
     for _ in $(seq 600); do
-        left_behind "$1" >/dev/null || return 0
+        left_behind "$@" >/dev/null || return 0
         sleep 0.1
     done
     return 1
-}
-
-# Stops the worker that has the first task of the second phase of the mixture. Sets
-# `name` to the worker's name and `stopped` to its process id.
-stop_in_second_phase() { # folder
-    log=$work/$1/log/hub.log
-    await 120 "no task of the second phase begins" grep -s 'lease.granted task=mix.* phase=1 ' "$log"
-    name=$(sed -n 's/.*lease.granted task=mix.* phase=1 worker=\([^ ]*\) .*/\1/p' "$log" |
-        head -n 1)
-    stop_worker "$name"
 }
 
 one_is_stopped() {
@@ -119,12 +109,6 @@ one_is_stopped() {
 await_stopped() {
     await_in_job 120 "no worker was stopped" "the job ended before a worker was stopped" one_is_stopped
     name=worker-$(ps -o args= -p "$stopped" | sed 's/.* --index \([0-9]*\).*/\1/')
-}
-
-stop_worker() { # name; sets stopped
-    stopped=$(pgrep -P "$job" -f "pathloom worker .*--index ${1#worker-}( |\$)" | head -n 1)
-    [ -n "$stopped" ] || fail "no process of $1"
-    kill -STOP "$stopped" || fail "$1 cannot be stopped"
 }
 
 # Prints the number of paths of the mixture whose newest lease belongs to this worker.

@@ -18,8 +18,7 @@ begin_seeded "$1" "$2" "$3"
 mode=${4:-long}
 
 run_job() { # folder, options; in a subshell or the background
-    tiny_job "$@" --set train.tau=150 --set train.phases=5 --set model.width=48 \
-        --set train.batch=4 --set workers.ttl_ms=100000
+    tiny_job "$@" --set train.tau=40 --set train.phases=5 --set workers.ttl_ms=100000
 }
 
 seconds() { date +%s.%N; }
@@ -34,10 +33,14 @@ facts calm || fail "the store of the undisturbed run cannot be read, or has too 
 
 echo "2. a worker is stopped"
 take_data calm stop
-# Steps are slow, so that the script can stop a worker in the middle of a task.
-PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:5 run_job stop >"$work/stop.out" 2>&1 &
+# Step 60 is in the middle of a task for all workers: a task of the base model has 40
+# steps, too.
+mkdir "$work/once"
+PATHLOOM_FAILPOINT=worker.step.before@worker:stop:60 PATHLOOM_FAILPOINT_ONCE=$work/once \
+    run_job stop >"$work/stop.out" 2>&1 &
 job=$!
-stop_in_second_phase stop
+await_stopped
+log=$work/stop/log/hub.log
 start=$(seconds)
 arm_ended() {
     "$pathloom" status --run "$work/stop" --json 2>/dev/null | tr '{' '\n' |

@@ -11,7 +11,7 @@ begin_seeded "$1" "$2" "$3"
 hurt_store=$4
 
 own_job() { # folder, options
-    tiny_job "$@" --set train.phases=16
+    tiny_job "$@" --set train.phases=8
 }
 
 make_corpus base modules docs

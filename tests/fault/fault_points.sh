@@ -173,16 +173,16 @@ make_corpus base modules docs
 facts calm || fail "the undisturbed run has too little in its store"
 
 if [ "$mode" = short ]; then
-    # Each of six runs tests every sixth point, so that points which follow each other
+    # Each of three runs tests every third point, so that points which follow each other
     # in the table are in different runs.
     every_point >"$work/points"
-    for first in 1 2 3 4 5 6; do
+    for first in 1 2 3; do
         points=
         while read -r point passages; do
             random $((passages / 4 + 1)) # a restarted process may pass it less often
             points=$points${points:+,}$point:kill:$((value + 1))
         done <<POINTS
-$(sed -n "$first~6p" "$work/points")
+$(sed -n "$first~3p" "$work/points")
 POINTS
         check_points "$points"
     done

@@ -9,7 +9,7 @@ add_test(NAME fault_points_check COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/fault/ch
   WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 set_tests_properties(fault_points_check PROPERTIES LABELS "unit;base")
 
-pl_jobs(fault "fault;store" damage_matrix store_quota set_homes)
+pl_jobs(fault "fault;store" damage_matrix store_quota)
 pl_jobs(fault "fault;outer" fault_quorum fault_methods)
 pl_jobs(fault "fault;workers" fault_kill fault_cache fault_repeat slurm_scripts netns_join
   drain other_user signals moved_hub machine_faults)
@@ -22,6 +22,7 @@ pl_job_test(chaos_short "fault;workers" chaos.sh --kills 12 --gap 200
   --work ${CMAKE_BINARY_DIR}/chaos)
 pl_job_test(fault_backup "fault;workers" fault/fault_backup.sh ${tools} ${CMAKE_BINARY_DIR}/fault_backup
   short)
+pl_job_test(set_homes "fault;store" fault/set_homes.sh ${tools} ${CMAKE_BINARY_DIR}/set_homes)
 pl_job_test(home_away "fault;workers" fault/home_away.sh ${tools} ${CMAKE_BINARY_DIR}/home_away)
 pl_job_test(strangers "fault;base" fault/strangers.sh $<TARGET_FILE:pathloom>
   ${CMAKE_BINARY_DIR}/strangers $<TARGET_FILE:serve_odd>)

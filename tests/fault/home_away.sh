@@ -15,14 +15,14 @@ make_corpus outer workers
 
 run() { # folder, options
     tiny_job "$@" --set outer.method=streaming --set outer.fragments=2 --set outer.overlap=1 \
-        --set fleet.backup=off --set workers.ttl_ms=600000 --set train.phases=3
+        --set fleet.backup=off --set workers.ttl_ms=600000 --set train.phases=2
 }
 (run calm) >"$work/calm.out" 2>&1 || fail "the undisturbed run"
 facts calm || fail "the undisturbed run has too few modules"
 take_data calm away
 # The steps sleep, so that the mixture cannot end before this script stops its home.
-PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:1000 \
-    run away --set workers.patience_s=5 >"$work/away.out" 2>&1 &
+PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:800 \
+    run away --set workers.patience_s=4 >"$work/away.out" 2>&1 &
 job=$!
 await_in_job 120 "no path finishes its first phase" "the job ended before the home was stopped" \
     grep 'task.done task=mix/.* phase=0 ' "$work/away/log/hub.log"
@@ -30,7 +30,7 @@ stopped=$(members "$job" home)
 stopped="$stopped $(members "$job" worker | head -n 1)"
 # shellcheck disable=SC2086 # two processes
 kill -STOP $stopped || fail "no home or no worker"
-sleep 15 # three times the patience
+sleep 9 # more than twice the patience
 # shellcheck disable=SC2086
 kill -CONT $stopped
 stopped=''

@@ -4,17 +4,17 @@
 # the new ones, and the same command continues. The run ends with the versions of an
 # undisturbed job.
 #
-# usage: set_homes.sh PATHLOOM WORKFOLDER
+# usage: set_homes.sh PATHLOOM LEDGER WORKFOLDER
 set -u
-. tests/support/job.sh
-begin "$@"
-make_corpus base modules outer home net workers docs
+. tests/fault/chaos_job.sh
+begin_seeded "$@"
+make_corpus base modules docs
 
 train() { # run, options; in a subshell or in the background
     run=$1
     shift
-    small_job "$run" --set train.tau=8 --set train.phases=8 --set train.base_steps=10 \
-        --set store.keep_updates=true --set fleet.audit=0.5 --set workers.ttl_ms=2000 "$@" >"$work/$run.out" 2>&1
+    tiny_job "$run" --workers 2 --set store.keep_updates=true --set fleet.audit=0.5 "$@" \
+        >"$work/$run.out" 2>&1
 }
 
 (train alone) || fail "the undisturbed job"
@@ -64,6 +64,7 @@ take_data alone run
 train_until run 1 12 --set store.homes=2 $patient
 records run
 cp "$work/run.records" "$work/two.records"
+facts run || fail "the facts of the run"
 
 # The command is killed after each of its commits, and before and after the exchange.
 old=0 new=0
@@ -78,21 +79,18 @@ kill_at() { # failpoint
     3) new=$((new + 1)) ;;
     *) fail "$homes homes after a kill at $1" ;;
     esac
-    records killed
-    cmp "$work/killed.records" "$work/two.records" || fail "other records after a kill at $1"
+    same_facts run killed || fail "other records after a kill at $1"
     store fsck --run "$work/killed"
     set_homes killed 3
     check_homes killed 3
-    records killed
-    cmp "$work/killed.records" "$work/two.records" || fail "other records after the repetition"
+    same_facts run killed || fail "other records after the repetition"
 }
-for nth in 1 2 3 4 6 8 11 15; do
-    kill_at "kv.commit.after:kill:$nth" || break
+for nth in 1 2 5; do
+    kill_at "kv.commit.after:kill:$nth" || fail "the command has too few commits"
 done
-[ "$nth" -gt 3 ] || fail "the command has too few commits"
 kill_at fs.exchange.before:kill:1 || fail "the exchange was not reached"
 kill_at fs.exchange.after:kill:1 || fail "the exchange was not reached"
-[ $old -ge 4 ] && [ $new -eq 1 ] || fail "$old kills left the old homes, $new the new ones"
+[ $old -eq 4 ] && [ $new -eq 1 ] || fail "$old kills left the old homes, $new the new ones"
 echo "whenever the command was killed, the run had the old homes or the new ones"
 
 # If the command was killed after the exchange, `train` says what to do, or continues

@@ -8,7 +8,7 @@ export LC_ALL=C
 # Sets `work` to $1, which becomes an empty folder. The script and all processes that it
 # starts hold a lock beside it, so that a second run cannot empty it under the first one.
 own_folder() { # folder
-    work=$1
+    work=${1%/}
     [ "${work#/}" != "$work" ] || work=$PWD/$work
     mkdir -p "$(dirname "$work")" && exec 8>"$work.lock" || exit 1
     flock -w 60 8 || {
