@@ -260,8 +260,7 @@ pl_status home_check_state(home *h, const home_arm *arm, int index,
                        (unsigned long long)want);
     if (bytes == 0)
         return PL_OK;
-    /* the updates of the phase may have come in the same group of messages */
-    if (pl_path_layout_of(&arm->arm).last >= 0)
+    if (pl_path_layout_of(&arm->arm).last >= 0) /* its updates may be in this group */
         PL_CHECK(home_commit_changes(h));
     pl_bytes values = {0};
     void *owned = NULL, *owned_before = NULL;

@@ -409,8 +409,9 @@ static bool updates_are_in(const home *h, const home_lease *under, const pl_mess
         const int64_t round = pl_round_of(at->of, phase);
         if (round < 0) /* this phase does not send an update of this module */
             continue;
-        const pl_hash receipt =
-            at->exists ? (pl_hash){{0}} : pl_get_hash(&r, PL_TAG_RECEIPT, n_receipts++);
+        pl_hash receipt = {{0}};
+        if (!at->exists)
+            receipt = pl_get_hash(&r, PL_TAG_RECEIPT, n_receipts++);
         if (at->exists ? !is_update_in(arm, at, under->index, round, phase)
                        : !home_is_receipt(h, at->name, round, under, &receipt))
             return false;
