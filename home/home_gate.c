@@ -73,6 +73,8 @@ pl_status home_check_norm(const home *h, const home_arm *arm, const home_module 
 pl_status home_check_start(const home *h, home_module *m, double norm)
 {
     const double far = 4;
+    if (h->options->norm_gate <= 0)
+        return PL_OK;
     if (norm > 0 && m->first_norm <= 0) {
         const size_t bytes = m->n_params * sizeof(float);
         float *first = NULL;
@@ -87,7 +89,7 @@ pl_status home_check_start(const home *h, home_module *m, double norm)
         PL_CHECK(status);
     }
     const double norms = fmax(m->first_norm, m->params_norm);
-    return h->options->norm_gate <= 0 || norm <= far * norms
+    return norm <= far * norms
                ? PL_OK
                : pl_fail(PL_ERR_DATA,
                          "the update of %s begins %.4g away from version 0, more than "
@@ -154,7 +156,13 @@ static pl_status read_update(void *context, int slot, int index, int64_t round,
     bool found = false;
     if (!m->exists)
         return PL_ERR_NOT_FOUND;
-    PL_CHECK(home_find_update(s->h, &update));
+    status = home_find_update(s->h, &update);
+    if (status == PL_ERR_NOT_FOUND && s->h->txn && round >= (int64_t)m->version &&
+        home_has_update(s->arm, m, round, index)) {
+        PL_CHECK(home_commit_changes(s->h)); /* it came in this group of messages */
+        status = home_find_update(s->h, &update);
+    }
+    PL_CHECK(status);
     PL_TRY(read_stored(s->h, &update.found.update, &bytes, &owned, &found));
     status = found ? pl_round_decode(m->of, bytes.at, bytes.len, to) : PL_ERR_NOT_FOUND;
 done:
@@ -260,8 +268,6 @@ pl_status home_check_state(home *h, const home_arm *arm, int index,
                        (unsigned long long)want);
     if (bytes == 0)
         return PL_OK;
-    if (pl_path_layout_of(&arm->arm).last >= 0) /* its updates may be in this group */
-        PL_CHECK(home_commit_changes(h));
     pl_bytes values = {0};
     void *owned = NULL, *owned_before = NULL;
     pl_status status = PL_OK;

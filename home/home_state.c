@@ -330,9 +330,10 @@ void home_snapshot(home *h, pl_buf *out)
             nest_state_record(&inner, out);
         }
         for (int i = 0; i < home_n_tasks(arm); i++) {
-            /* an audit may drop a path's first phase again */
-            if (arm->paths[i].state.phase == 0 && !pl_audit_may(&arm->arm) &&
-                !home_in_audit(h, arm->paths[i].state.name))
+            /* an audit may drop the first phase of a path of this home again */
+            const char *name = arm->paths[i].state.name;
+            if (arm->paths[i].state.phase == 0 && !home_in_audit(h, name) &&
+                (!pl_audit_may(&arm->arm) || home_check_here(h, name) != PL_OK))
                 continue;
             path_record(h, &arm->paths[i], &inner);
             nest_state_record(&inner, out);

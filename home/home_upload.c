@@ -37,7 +37,8 @@ static pl_status wait_for_room(home *h, const pl_peer *peer, const pl_message *m
         n_own += !pl_pubkey_none(&t->owner.holder) &&
                  pl_pubkey_equal(&t->owner.holder, &owner->holder);
     }
-    if (at == r->n && r->n < TICKETS_MAX && n_own < STAGING_UPLOADS_MAX) {
+    const bool fits = r->n < TICKETS_MAX || pl_pubkey_none(&owner->holder);
+    if (at == r->n && fits && n_own < STAGING_UPLOADS_MAX) {
         r->tickets = pl_grow_items(r->tickets, r->n, r->n + 1, sizeof *r->tickets);
         const home_ticket fresh = {.hash = p->blob,
                                    .total = p->total,
@@ -136,10 +137,15 @@ pl_status home_grant_room(home *h)
     r->n = n;
     s->wanted = n > 0;
     if (is_late && now - r->evicted_ms > OWN_WAITS_MS) {
+        const uint64_t wanted = r->tickets[0].total;
+        uint64_t theirs = 0; /* what can be dropped */
         r->evicted_ms = now;
-        while (r->tickets[0].total > s->limit - s->bytes && evict(s))
+        for (const staging_blob *b = s->first; b; b = b->next)
+            theirs += pl_pubkey_none(&b->owner.holder) ? 0 : b->room;
+        const bool helps = wanted <= s->limit - s->bytes + theirs;
+        while (helps && wanted > s->limit - s->bytes && evict(s))
             ;
-        return home_grant_room(h);
+        return helps ? home_grant_room(h) : PL_OK;
     }
     return PL_OK;
 }

@@ -143,6 +143,7 @@ pl_status hub_tend_homes(hub *h, int64_t now_ms)
         if (line.n_connects > 1 && line.n_connects != home->n_connects) {
             home->fence_next = 0;
             home->gathers = false;
+            PL_CHECK(hub_repeat_fenced(h, home));
         }
         home->n_connects = line.n_connects;
         PL_CHECK(fence_all(h, home));

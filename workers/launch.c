@@ -360,7 +360,8 @@ pl_status pl_launcher_tend(pl_launcher *l)
                 snprintf(l->last, sizeof l->last, "%s ended with exit code %d", c->name,
                          WEXITSTATUS(c->how));
             const pl_status status = spawn(l, c);
-            if (status != PL_OK && ++c->crashes >= CRASHES_MAX)
+            if (status != PL_OK && ++c->crashes >= CRASHES_MAX &&
+                !(is_worker(c) && has_others(l, c)))
                 return status;
             if (status != PL_OK) /* for example because memory is short */
                 c->restart_ms = pl_now_ms() + delay_of(c);

@@ -151,7 +151,10 @@ def look_at_router(browser):
     browser.value("document.getElementById('ask').focus()")
     for character in "static int x":
         browser.key(character)
-    browser.wait("router.answer && router.sent === 'static int x' && document.querySelector('#ask-paths tbody tr') !== null")
+    # On a slow machine the beginning of the text was sent first, and its answer is shown.
+    browser.wait("router.answer && router.sent === 'static int x'")
+    browser.value("router.answer = null; void sendText()")
+    browser.wait("router.answer && document.querySelector('#ask-paths tbody tr') !== null")
     done = subprocess.run([pathloom, "route", "--run", run, "--prompt", "static int x", "--json"], capture_output=True, text=True, check=True)
     route = json.loads(done.stdout)
     if life == "finished":
@@ -159,7 +162,9 @@ def look_at_router(browser):
         check(shown.startswith(route["path"] + " answers"), f"`route` says {route['path']}, the page: {shown}")
         shown = browser.value("""Object.fromEntries([...document.querySelectorAll('#ask-paths tbody tr')].map((r) =>
             [r.dataset.path, r.querySelector('[data-field=nats]').textContent]))""")
-        check(shown == {p["path"]: f"{p['nats']:.2f}" for p in route["paths"]}, f"the nats of the paths: {shown}")
+        # The page gets four decimals, and rounds them again.
+        off = [abs(float(shown[p["path"]]) - p["nats"]) for p in route["paths"]]
+        check(len(shown) == len(off) and max(off) < 0.0051, f"the nats of the paths: {shown}")
         shares = texts(browser, "#ask-paths [data-field=share]")
         check(abs(sum(float(t.rstrip(" %")) for t in shares) - 100) < 1, f"the shares {shares}")
     check(browser.value("view.id") == "router", "typing a digit or a letter in the text changes the view")
