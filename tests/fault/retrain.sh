@@ -49,7 +49,7 @@ same chapters --set router.em=3 --set router.share=0.2 # L1.E0 means mix~1/L1.E0
 phases=3 version=2
 # The home can make this version again, but no task of it.
 unknown "parameters of their own" gossip --set outer.method=noloco --set topology.replicas=2
-grep -q '@2.*same' "$work/ask.out" || fail "gossip: the version was not recomputed"
+grep -q '"version":2,"verdict":"same"' "$work/ask.out" || fail "gossip: the version was not recomputed"
 same continued --set train.optimizer=muon --set train.schedule=wsd --set train.base_replicas=2 \
     --set train.micro_batch=3 --set train.pack=true
 same coded --set codec.name=i4 --set codec.residual=i8 --set train.state=bf16 \
