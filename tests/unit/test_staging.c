@@ -326,6 +326,7 @@ PL_TEST(an_upload_that_took_long_waits_long_if_nobody_wants_its_room)
     s.wanted = true;
     staging_expire(&s, false);
     assert_null(s.first);
+    staging_expire(&s, true); /* frees the kept block */
 }
 
 PL_TEST(who_has_most_gives_its_room)
