@@ -5,8 +5,8 @@
 
 #include <stdatomic.h>
 
-/* pl_wire_ask looks every LOOK_MS for a refusal and for bytes; bytes make its limit at
- * most SLOW_TIMES as long. */
+/* Every LOOK_MS pl_wire_ask looks whether the server refused this client, and whether
+ * bytes came. Its limit begins anew with these, up to SLOW_TIMES the limit in all. */
 enum { LOOK_MS = 100, REACH_MS = 4000, SLOW_TIMES = 10 };
 
 void pl_message_init(pl_message *message, uint16_t type)

@@ -10,10 +10,10 @@ typedef struct audit_call {
     int64_t counts[PL_VERDICT_COUNT];
     int64_t n_fenced;
     /* The fields below are used only with `worker`. key: if `worker` is the text of a
-     * key, as that of a fenced worker whose name has another key now. arm: the arm that
-     * is being listed; arm_first: number of the first version in this arm that has an
-     * update of the worker; first, last, n: the first and the last such version of the
-     * module that is being listed, and how many there are. */
+     * key. (A fence has this text if the name belongs to another key now.) arm: the arm
+     * that is being listed; arm_first: number of the first version in this arm that has
+     * an update of the worker; first, last, n: the first and the last such version of
+     * the module that is being listed, and how many there are. */
     pl_pubkey key;
     bool has_key;
     char arm[PL_MODULE_NAME_MAX];

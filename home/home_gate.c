@@ -68,8 +68,8 @@ pl_status home_check_norm(const home *h, const home_arm *arm, const home_module 
                    s->module, norm, usual, gate);
 }
 
-/* The distance is at most twice the larger norm; own parameters may be a little longer
- * than a version, their mean. */
+/* Two vectors are at most twice as far apart as the longer one is long. The limit has
+ * room for own parameters, which may be longer than a version, their mean. */
 pl_status home_check_start(const home *h, home_module *m, double norm)
 {
     const double far = 4;

@@ -28,7 +28,7 @@ typedef struct home_module {
     pl_hash params;
     double norm;        /* norm of the update that made this (the newest) version */
     double params_norm; /* norm of its parameters; 0 or NAN: not known */
-    double first_norm;  /* the same of version 0; only for home_check_start */
+    double first_norm;  /* norm of version 0; 0: home_check_start has not read it */
     home_norms norms;
     size_t n_params;
     /* rounds `version` to `version` + of->window - 1 are open: they get updates */

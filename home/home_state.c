@@ -228,7 +228,7 @@ static pl_status note_pending(void *context, const char *module,
     home_arm *arm = NULL;
     int index = 0;
     if (home_find_module(h, module, &arm, &index) != PL_OK)
-        return PL_OK; /* an older home took it by a second name of a module */
+        return PL_OK; /* older homes accepted two spellings of a name */
     home_module *m = &arm->modules[index];
     if (!m->exists) /* its version 0 does not exist yet */
         return PL_OK;

@@ -312,7 +312,7 @@ pl_pubkey staging_evict(staging *s)
     for (const staging_blob *b = s->first; b; b = b->next) {
         if (pl_pubkey_none(&b->owner.holder) ||
             pl_pubkey_equal(&b->owner.holder, &s->owner.holder))
-            continue; /* counted with the upload before it */
+            continue; /* no key, or the key of the upload before this one */
         s->owner = b->owner;
         const uint64_t bytes = staged_bytes(s, true, &n);
         holder = bytes > most ? b->owner.holder : holder;

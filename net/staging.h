@@ -44,7 +44,7 @@ typedef struct staging_blob {
     uint64_t there;     /* bytes that have arrived, from the beginning on */
     int64_t touched_ms; /* when the last new piece of it, or of its lease, arrived */
     int64_t begun_ms;
-    uint64_t counted; /* bytes that had arrived when a piece of it last counted */
+    uint64_t counted; /* how many bytes had arrived at touched_ms */
     /* If the sender writes the bytes into the store's engine: engine_id names the
      * objects (0: it does not), it has URLs for the first engine_bytes bytes, and after
      * a failure it gets no more. */

@@ -430,7 +430,7 @@ int pl_launcher_end(pl_launcher *l, const char *prefix, int timeout_ms)
 {
     int64_t start = pl_now_ms();
     signal_all(l, prefix, SIGTERM);
-    /* what these children deliver may need processes that die meanwhile */
+    /* workers that finish a task need the hub and the homes: restart what dies */
     for (pl_status status = PL_OK;
          count_alive(l, prefix) > 0 && pl_now_ms() - start < timeout_ms;
          pl_sleep_ms(10))

@@ -87,7 +87,7 @@ agreed=$(count 'audit.closed .*verdict=agreed' twice)
 [ "$(count 'audit.differs' twice)" -eq 0 ] || fail "honest workers differ"
 is_calm twice
 grep -q 'audits   31 agreed, 0 dropped a result, 0 unchecked' "$work/twice.out" ||
-    fail "the end of train does not say what audits found"
+    fail "train did not say at its end what the audits found"
 passes check "check" "$pathloom" check --run "$work/twice"
 grep 'draws' "$work/check.out" | grep -q 'holds' || fail "the draws are not proven"
 echo "$agreed tasks were done twice, all equal"

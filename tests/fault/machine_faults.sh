@@ -42,7 +42,7 @@ always_faults() {
     code=$?
     [ "$code" -eq 74 ] || fail "two workers with disk errors: exit code $code instead of 74"
     grep -q 'process worker-[12] ended 8 times in a row: ' "$work/always.out" ||
-        fail "the end of the job has no reason"
+        fail "the job ended without saying why"
     echo "if no worker can work, the job ends with the reason"
 }
 

@@ -79,11 +79,11 @@ kill_at() { # failpoint
     3) new=$((new + 1)) ;;
     *) fail "$homes homes after a kill at $1" ;;
     esac
-    same_facts run killed || fail "other records after a kill at $1"
+    same_facts run killed || fail "after a kill at $1 the records differ"
     store fsck --run "$work/killed"
     set_homes killed 3
     check_homes killed 3
-    same_facts run killed || fail "other records after the repetition"
+    same_facts run killed || fail "after the command was repeated, the records differ"
 }
 for nth in 1 2 5; do
     kill_at "kv.commit.after:kill:$nth" || fail "the command has too few commits"

@@ -377,10 +377,9 @@ static const char *copy_tail(const tail *t, bool unsaid)
     return log;
 }
 
-/* Returns the offset at which to damage the last commit after `at`: at every byte of
- * the record's header (checksum, length, type). Of the bytes that follow, which only
- * the checksum protects, every 67th is enough, so that each bit is flipped, and the
- * last. */
+/* Returns the next offset to damage after `at`: each byte of the record's header
+ * (checksum, length, type), then every 67th byte, and the last one. Only the checksum
+ * protects the bytes after the header, so it does not matter which of them change. */
 static off_t next_offset(const tail *t, off_t at)
 {
     enum { HEADER = 7, STEP = 67 };
