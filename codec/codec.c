@@ -209,9 +209,8 @@ pl_status pl_codec_encode_update(const pl_codec_options *options,
                                  const pl_codec_round *round, const float *update,
                                  float *residual, pl_buf *out)
 {
-    const int n = pl_codec_parts(topology, module, NULL);
-    pl_codec_part *parts = pl_alloc((size_t)n * sizeof *parts);
-    (void)pl_codec_parts(topology, module, parts);
+    int n;
+    pl_codec_part *parts = codec_parts_of(topology, module, &n);
     pl_status status =
         pl_codec_encode_module(options, parts, n, round, update, residual, out);
     pl_free(parts);
@@ -238,12 +237,11 @@ pl_status pl_codec_check_layout(const pl_codec_options *options,
                                 const pl_codec_round *round, int n_summed,
                                 const pl_codec_message *message)
 {
-    const int n = pl_codec_parts(topology, module, NULL);
-    pl_codec_part *parts = pl_alloc((size_t)n * sizeof *parts);
+    int n;
+    pl_codec_part *parts = codec_parts_of(topology, module, &n);
     codec_reader reader;
     codec_stretch made, is;
     pl_status status = PL_OK;
-    (void)pl_codec_parts(topology, module, parts);
     const size_t count = parts[n - 1].first + parts[n - 1].count;
     PL_TRY(codec_reader_open(&reader, message->data, message->bytes, count));
     const codec_header *h = &reader.header;

@@ -78,6 +78,8 @@ typedef struct codec_header {
 } codec_header;
 
 /* ---- codec_policy.c ---- */
+/* Returns the tensors of a module, *n of them; free them with pl_free. */
+pl_codec_part *codec_parts_of(const pl_topology *topology, int module, int *n);
 int codec_of_part(const pl_codec_options *o, const pl_codec_part *part);
 /* Returns the number of values to keep of `len` values: k of every 4096, rounded up. */
 size_t codec_budget(const pl_codec_options *o, size_t len);

@@ -180,6 +180,14 @@ int pl_codec_parts(const pl_topology *topology, int module, pl_codec_part *parts
     return slot->n_tensors;
 }
 
+pl_codec_part *codec_parts_of(const pl_topology *topology, int module, int *n)
+{
+    *n = pl_codec_parts(topology, module, NULL);
+    pl_codec_part *parts = pl_alloc((size_t)*n * sizeof *parts);
+    (void)pl_codec_parts(topology, module, parts);
+    return parts;
+}
+
 /* In homomorphic messages f32 is sent as integers of 22 bits. */
 int codec_of_part(const pl_codec_options *o, const pl_codec_part *part)
 {
@@ -349,9 +357,8 @@ uint64_t pl_codec_module_bound(const pl_codec_options *options,
                                const pl_topology *topology, int module,
                                int n_contributors)
 {
-    int n = pl_codec_parts(topology, module, NULL);
-    pl_codec_part *parts = pl_alloc((size_t)n * sizeof *parts);
-    (void)pl_codec_parts(topology, module, parts);
+    int n;
+    pl_codec_part *parts = codec_parts_of(topology, module, &n);
     uint64_t bytes = pl_codec_bound(options, parts, n, n_contributors);
     pl_free(parts);
     return bytes;

@@ -209,6 +209,19 @@ pl_status home_find_update(home *h, home_update *s)
 
 /* Answers the hub, for audits; and workers of an arm whose mates need each other's
  * updates. Other workers could copy what they should repeat. */
+pl_status home_find_taken(home *h, const home_arm *arm, const home_module *m,
+                          home_update *s)
+{
+    const int index =
+        (int)(s->path * pl_topology_n_replicas(arm->topology) + s->replica);
+    const pl_status status = home_find_update(h, s);
+    if (status != PL_ERR_NOT_FOUND || !h->txn || s->round < (int64_t)m->version ||
+        !home_has_update(arm, m, s->round, index))
+        return status;
+    PL_CHECK(home_commit_changes(h));
+    return home_find_update(h, s);
+}
+
 static pl_status on_get_update(home *h, const pl_peer *peer, pl_message *m,
                                pl_message *a)
 {
@@ -425,11 +438,7 @@ static pl_status on_create_module(home *h, pl_message *m)
     }
     if (status != PL_ERR_NOT_FOUND)
         return status;
-    const staging_blob *u = staging_find(&h->uploads, &v.params);
-    if (u)
-        bytes = u->bytes;
-    else
-        PL_CHECK(pl_store_blob_bytes(h->store, &v.params, &bytes));
+    PL_CHECK(home_blob_bytes(h, &v.params, &bytes));
     PL_CHECK(home_adopt_blob(h, &v.params));
     pl_copy_text(v.method, sizeof v.method, "init");
     v.n_params = bytes / sizeof(float);

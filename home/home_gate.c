@@ -156,13 +156,7 @@ static pl_status read_update(void *context, int slot, int index, int64_t round,
     bool found = false;
     if (!m->exists)
         return PL_ERR_NOT_FOUND;
-    status = home_find_update(s->h, &update);
-    if (status == PL_ERR_NOT_FOUND && s->h->txn && round >= (int64_t)m->version &&
-        home_has_update(s->arm, m, round, index)) {
-        PL_CHECK(home_commit_changes(s->h)); /* it came in this group of messages */
-        status = home_find_update(s->h, &update);
-    }
-    PL_CHECK(status);
+    PL_CHECK(home_find_taken(s->h, s->arm, m, &update));
     PL_TRY(read_stored(s->h, &update.found.update, &bytes, &owned, &found));
     status = found ? pl_round_decode(m->of, bytes.at, bytes.len, to) : PL_ERR_NOT_FOUND;
 done:
@@ -258,10 +252,9 @@ pl_status home_check_state(home *h, const home_arm *arm, int index,
     const size_t n_params = pl_topology_path_params(arm->topology);
     const int replicas = pl_topology_n_replicas(arm->topology);
     const uint64_t want = pl_path_state_bytes(&arm->arm, n_params);
-    const staging_blob *u = staging_find(&h->uploads, &state->moments);
-    uint64_t bytes = u ? u->bytes : 0;
-    if (!u && !pl_hash_none(&state->moments))
-        PL_CHECK(pl_store_blob_bytes(h->store, &state->moments, &bytes));
+    uint64_t bytes = 0;
+    if (!pl_hash_none(&state->moments))
+        PL_CHECK(home_blob_bytes(h, &state->moments, &bytes));
     if (bytes != want)
         return pl_fail(PL_ERR_DATA, "the state of %s has %llu bytes instead of %llu",
                        state->name, (unsigned long long)bytes,

@@ -179,6 +179,10 @@ typedef struct home_update {
 /* Searches for the update among the pending updates and in the version that its round
  * made. ERR_NOT_FOUND: the update is in neither. */
 pl_status home_find_update(home *h, home_update *search);
+/* The same for a holder's update that this group of messages may have brought: it is in
+ * the store only after a commit. */
+pl_status home_find_taken(home *h, const home_arm *arm, const home_module *m,
+                          home_update *search);
 /* Begins the transaction of the group, unless it has begun already. */
 pl_status home_write(home *h);
 /* Queues an answer until the group's commit. Owns the body of `message`. */
@@ -219,8 +223,10 @@ bool home_has_update(const home_arm *arm, const home_module *m, int64_t round,
  * the bytes. `what` names the bytes in an error. */
 pl_status home_read_blob(const home *h, const pl_hash *blob, const char *what,
                          pl_bytes *bytes, void **owned);
-/* The same, but an upload with this hash comes first; its bytes, for which *owned is
- * NULL, may have a different hash: nothing has checked it. */
+/* Gets the length of a blob that was uploaded or stored. */
+pl_status home_blob_bytes(const home *h, const pl_hash *blob, uint64_t *bytes);
+/* Reads a blob as home_read_blob, but an upload with this hash comes first; its bytes,
+ * for which *owned is NULL, may have a different hash: nothing has checked it. */
 pl_status home_lend_blob(const home *h, const pl_hash *blob, const char *what,
                          pl_bytes *bytes, void **owned);
 /* Reads an arm from the store or an upload, and checks it; h->arms stays. */

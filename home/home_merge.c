@@ -309,14 +309,13 @@ static bool is_confirmed(const home *h, const home_arm *arm, const home_module *
     const int replicas = pl_topology_n_replicas(arm->topology);
     const int module = (int)(m - arm->modules);
     const int64_t round = (int64_t)m->version;
-    for (int i = 0; (home_audits(h, arm) || h->n_audits > 0) && i < m->of->n_holders;
-         i++) {
+    const bool audits = home_audits(h, arm);
+    for (int i = 0; (audits || h->n_audits > 0) && i < m->of->n_holders; i++) {
         const int path = pl_topology_module_path(arm->topology, module, i / replicas);
         const int index = path * replicas + i % replicas;
         if (*home_flag(arm, m, round, index) &&
-            (home_audits(h, arm)
-                 ? !has_finished(arm, m, index, round)
-                 : home_in_audit(h, arm->paths[index].state.name) != NULL))
+            (audits ? !has_finished(arm, m, index, round)
+                    : home_in_audit(h, arm->paths[index].state.name) != NULL))
             return false;
     }
     return true;

@@ -151,6 +151,13 @@ pl_status home_read_blob(const home *h, const pl_hash *blob, const char *what,
     return pl_store_read_blob(h->store, blob, 0, (size_t)size, *owned);
 }
 
+pl_status home_blob_bytes(const home *h, const pl_hash *blob, uint64_t *bytes)
+{
+    const staging_blob *u = staging_find(&h->uploads, blob);
+    *bytes = u ? u->bytes : 0;
+    return u ? PL_OK : pl_store_blob_bytes(h->store, blob, bytes);
+}
+
 pl_status home_lend_blob(const home *h, const pl_hash *blob, const char *what,
                          pl_bytes *bytes, void **owned)
 {

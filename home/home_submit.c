@@ -46,10 +46,8 @@ static int task_of(const place *p, const pl_contribution *c)
  * of the store, for example one with all documents of a path. */
 static pl_status check_length(const home *h, const place *p, const pl_submit_message *s)
 {
-    const staging_blob *b = staging_find(&h->uploads, &s->update);
-    uint64_t bytes = b ? b->bytes : 0;
-    if (!b)
-        PL_CHECK(pl_store_blob_bytes(h->store, &s->update, &bytes));
+    uint64_t bytes;
+    PL_CHECK(home_blob_bytes(h, &s->update, &bytes));
     const uint64_t most = home_update_bound(p->arm, p->index);
     return bytes <= most
                ? PL_OK
@@ -170,11 +168,8 @@ static bool has_other_bytes(home *h, place *p, const pl_submit_message *s)
                          .replica = s->contributors[0].replica};
     if (m->of->homomorphic)
         return false;
-    pl_status status = home_find_update(h, &taken);
-    if (status == PL_ERR_NOT_FOUND && h->txn && taken.round >= (int64_t)m->version) {
-        p->trouble = home_commit_changes(h); /* it came in this group of messages */
-        status = home_find_update(h, &taken);
-    }
+    const pl_status status = home_find_taken(h, p->arm, m, &taken);
+    p->trouble = h->broken ? status : PL_OK;
     if (status != PL_OK ||
         taken.found.work.first_sample != s->contributors[0].work.first_sample ||
         pl_hash_equal(&taken.found.update, &s->update))
