@@ -462,19 +462,23 @@ pl_status pl_conf_load_saved(const pl_table *table, void *target, const char *pa
     return status;
 }
 
-static void put_yaml_text(const char *text, pl_buf *out)
+static void put_yaml_value(const pl_key *key, const void *target, pl_buf *out)
 {
     static const char inside[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
                                  "0123456789_./+-";
+    pl_buf value = {0};
+    put_value(key, target, &value);
+    const char *text = pl_buf_text(&value);
+    const bool is_text = key->type == PL_KEY_TEXT || key->type == PL_KEY_CHOICE;
     const bool is_read_back_without_quotes =
-        *text && !strchr("-+.", *text) && strspn(text, inside) == strlen(text);
-    if (is_read_back_without_quotes) {
-        pl_buf_printf(out, "%s", text);
+        *text && !strchr("-+.", *text) && strspn(text, inside) == value.len;
+    if (!is_text || is_read_back_without_quotes) {
+        pl_buf_append(out, value.data, value.len);
+        pl_buf_destroy(&value);
         return;
     }
     pl_buf_printf(out, "\"");
-    size_t n;
-    for (size_t left = strlen(text); left; text += n, left -= n) {
+    for (size_t left = value.len, n; left; text += n, left -= n) {
         n = pl_utf8_length(text, left);
         n = n ? n : 1;
         const uint32_t point = pl_utf8_code_point(text, n);
@@ -491,16 +495,6 @@ static void put_yaml_text(const char *text, pl_buf *out)
             pl_buf_append(out, text, n);
     }
     pl_buf_printf(out, "\"");
-}
-
-static void put_yaml_value(const pl_key *key, const void *target, pl_buf *out)
-{
-    pl_buf value = {0};
-    put_value(key, target, &value);
-    if (key->type == PL_KEY_TEXT || key->type == PL_KEY_CHOICE)
-        put_yaml_text(pl_buf_text(&value), out);
-    else
-        pl_buf_append(out, value.data, value.len);
     pl_buf_destroy(&value);
 }
 

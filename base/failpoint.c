@@ -75,21 +75,6 @@ static bool is_meant(const point *p, const char *name)
     return n > 0 && strcmp(words + strlen(words) + 1, p->name + len + 1) == 0;
 }
 
-/* With PATHLOOM_FAILPOINT_ONCE only the first process that reaches the point gets true;
- * without it, every process does. */
-static bool is_first(const char *name)
-{
-    char path[PL_PATH_MAX];
-    const char *folder = getenv("PATHLOOM_FAILPOINT_ONCE");
-    if (!folder)
-        return true;
-    int fd = open(pl_join(path, folder, name), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
-                  0666);
-    if (fd >= 0)
-        close(fd);
-    return fd >= 0;
-}
-
 pl_status pl_failpoint(const char *name)
 {
     if (atomic_load_explicit(&state, memory_order_relaxed) == OFF)
@@ -104,20 +89,32 @@ pl_status pl_failpoint(const char *name)
                            "PATHLOOM_FAILPOINT: `%.*s` is not NAME:ACTION[:NTH]; "
                            "ACTION is kill, exit, stop, error or sleep",
                            (int)len, spec);
-        if (p.what == SLEEP && is_meant(&p, name))
-            pl_sleep_ms(p.nth);
-        else if (is_meant(&p, name) &&
-                 (atomic_fetch_add(&passages[i], 1) + 1 == p.nth || p.nth == 0) &&
-                 is_first(p.name)) {
-            if (p.what == EXIT)
-                _exit(EXIT_CODE);
-            if (p.what == ERROR)
-                return pl_fail(PL_ERR_IO,
-                               "the fail point %s of a test made this call fail", name);
-            raise(p.what == KILL ? SIGKILL : SIGSTOP);
-            return PL_OK;
-        }
         spec += len + (spec[len] == ',');
+        if (!is_meant(&p, name))
+            continue;
+        if (p.what == SLEEP) {
+            pl_sleep_ms(p.nth);
+            continue;
+        }
+        if (atomic_fetch_add(&passages[i], 1) + 1 != p.nth && p.nth != 0)
+            continue;
+        /* if this is set, only the first process that reaches the point acts */
+        const char *folder = getenv("PATHLOOM_FAILPOINT_ONCE");
+        if (folder) {
+            char path[PL_PATH_MAX];
+            const int fd = open(pl_join(path, folder, p.name),
+                                O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+            if (fd < 0)
+                continue;
+            close(fd);
+        }
+        if (p.what == EXIT)
+            _exit(EXIT_CODE);
+        if (p.what == ERROR)
+            return pl_fail(PL_ERR_IO, "the fail point %s of a test made this call fail",
+                           name);
+        raise(p.what == KILL ? SIGKILL : SIGSTOP);
+        return PL_OK;
     }
     return PL_OK;
 }

@@ -53,28 +53,6 @@ static const pl_field *nested_of(const pl_field *f)
     return f->nested ? f->nested : f->nested_of();
 }
 
-static void put_pointed(pl_buf *record, const pl_field *f, const uint8_t *at)
-{
-    union {
-        const char *word;
-        pl_bytes span;
-        pl_items items;
-    } m = {NULL};
-    memcpy(&m, at, f->size);
-    const char *item = m.items.at;
-    if (f->kind == PL_KIND_WORD)
-        pl_put_text(record, f->tag, m.word);
-    else if (f->kind != PL_KIND_ITEMS)
-        pl_put_bytes(record, f->tag, m.span.at,
-                     f->kind == PL_KIND_FIXED ? f->limit : m.span.len);
-    else
-        for (size_t i = 0; i < m.items.n; i++, item += m.items.stride)
-            if (m.items.texts)
-                pl_put_text(record, f->tag, item);
-            else
-                pl_put_bytes(record, f->tag, item, m.items.stride);
-}
-
 static void put_field(pl_buf *record, const pl_field *f, const uint8_t *base)
 {
     const uint8_t *at = base + f->offset;
@@ -89,9 +67,26 @@ static void put_field(pl_buf *record, const pl_field *f, const uint8_t *base)
         pl_put_text(record, f->tag, (const char *)at);
     else if (f->kind == PL_KIND_BYTES)
         pl_put_bytes(record, f->tag, at, f->size);
-    else if (f->kind >= PL_KIND_WORD)
-        put_pointed(record, f, at);
-    else
+    else if (f->kind >= PL_KIND_WORD) {
+        union {
+            const char *word;
+            pl_bytes span;
+            pl_items items;
+        } m = {NULL};
+        memcpy(&m, at, f->size);
+        const char *item = m.items.at;
+        if (f->kind == PL_KIND_WORD)
+            pl_put_text(record, f->tag, m.word);
+        else if (f->kind != PL_KIND_ITEMS)
+            pl_put_bytes(record, f->tag, m.span.at,
+                         f->kind == PL_KIND_FIXED ? f->limit : m.span.len);
+        else
+            for (size_t i = 0; i < m.items.n; i++, item += m.items.stride)
+                if (m.items.texts)
+                    pl_put_text(record, f->tag, item);
+                else
+                    pl_put_bytes(record, f->tag, item, m.items.stride);
+    } else
         for (size_t i = 0; i < n_elements(f); i++) {
             uint64_t number = 0;
             memcpy(&number, at + i * f->width, f->width);
@@ -120,30 +115,25 @@ void pl_put_fields(pl_buf *record, const pl_field *fields, const void *from)
 }
 
 /* ---- reading ---- */
-static void get_list(pl_reader *r, const pl_field *f, uint8_t *base)
-{
-    size_t n = pl_field_count(r, f->tag);
-    if (n > ITEMS_MAX) {
-        fail_field(r, f, "occurs too often", n);
-        n = 0;
-    }
-    uint8_t *items = pl_alloc((n + 1) * f->size);
-    memcpy(base + f->offset, &items, sizeof items);
-    memcpy(base + f->other, &n, f->other_size);
-    for (size_t i = 0; i < n; i++) {
-        pl_reader item;
-        pl_reader_enter(&item, r->what, r, f->tag, i);
-        pl_get_fields(&item, nested_of(f), items + i * f->size);
-        r->status = pl_reader_status(&item);
-    }
-}
-
 static void get_field(pl_reader *r, const pl_field *f, size_t i, uint8_t *base)
 {
     uint8_t *at = base + f->offset;
-    if (f->kind == PL_KIND_LIST)
-        get_list(r, f, base);
-    else if (f->kind == PL_KIND_TEXT)
+    if (f->kind == PL_KIND_LIST) {
+        size_t n = pl_field_count(r, f->tag);
+        if (n > ITEMS_MAX) {
+            fail_field(r, f, "occurs too often", n);
+            n = 0;
+        }
+        uint8_t *items = pl_alloc((n + 1) * f->size);
+        memcpy(at, &items, sizeof items);
+        memcpy(base + f->other, &n, f->other_size);
+        for (size_t k = 0; k < n; k++) {
+            pl_reader item;
+            pl_reader_enter(&item, r->what, r, f->tag, k);
+            pl_get_fields(&item, nested_of(f), items + k * f->size);
+            r->status = pl_reader_status(&item);
+        }
+    } else if (f->kind == PL_KIND_TEXT)
         pl_get_text(r, f->tag, i, (char *)at, f->size);
     else if (f->kind == PL_KIND_WORD)
         memcpy(at, &(const char *){pl_get_word(r, f->tag, i, f->limit)}, f->size);

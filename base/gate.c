@@ -197,18 +197,6 @@ static void reread(gate *g, bool anyway)
     g->options.on_list(text);
 }
 
-/* The entry is valid while the caller counts as a reader, or is the gate's thread. */
-static const pl_key_entry *find_allowed_key(const gate *g, const pl_pubkey *key)
-{
-    const snapshot *s = atomic_load(&g->now);
-    return pl_key_list_find(&s->list, key, pl_wall_ms() / 1000);
-}
-
-static bool is_own(const pl_key_entry *e)
-{
-    return e && pl_starts_with(e->name, PL_KEY_OWN);
-}
-
 pl_key_role pl_gate_role(const pl_pubkey *key, bool *own)
 {
     gate *g = atomic_load(&process_gate);
@@ -216,9 +204,11 @@ pl_key_role pl_gate_role(const pl_pubkey *key, bool *own)
     if (!g)
         return PL_AS_NONE;
     atomic_fetch_add(&g->readers, 1);
-    const pl_key_entry *e = find_allowed_key(g, key);
+    /* the entry is valid while this thread counts as a reader */
+    const pl_key_entry *e =
+        pl_key_list_find(&atomic_load(&g->now)->list, key, pl_wall_ms() / 1000);
     const pl_key_role role = e ? e->role : PL_AS_NONE;
-    *own = is_own(e);
+    *own = e && pl_starts_with(e->name, PL_KEY_OWN);
     atomic_fetch_sub(&g->readers, 1);
     return role;
 }
@@ -251,16 +241,12 @@ int64_t pl_gate_list_changed(void)
     return changed_s;
 }
 
-bool pl_gate_may(pl_key_role role, uint16_t type)
+bool pl_gate_may(pl_key_role role, uint16_t type, unsigned *cost)
 {
     const gate *g = atomic_load(&process_gate);
-    return g && role != PL_AS_NONE && g->options.may(role, type);
-}
-
-unsigned pl_gate_cost(uint16_t type)
-{
-    const gate *g = atomic_load(&process_gate);
-    return g && g->options.cost ? g->options.cost(type) : 1;
+    const bool may = g && role != PL_AS_NONE && g->options.may(role, type);
+    *cost = may && g->options.cost ? g->options.cost(type) : 1;
+    return may;
 }
 
 void pl_gate_refused(const pl_refusal *refusal)
@@ -279,21 +265,6 @@ void pl_gate_admit(const pl_pubkey *key, pl_key_role role)
     pl_key_entry *entry = pl_alloc(sizeof *entry);
     *entry = (pl_key_entry){.key = *key, .role = role, .name = "admitted"};
     pl_queue_push(g->orders, entry);
-}
-
-/* Carries out an order. Returns false if the order is to close the gate. */
-static bool obey(gate *g)
-{
-    pl_key_entry *entry;
-    while ((entry = pl_queue_pop(g->orders, 0))) {
-        if ((void *)entry == (void *)g)
-            return false;
-        if (pl_key_list_put(&g->extra, entry) != PL_OK)
-            g->options.on_list(pl_last_error());
-        pl_free(entry);
-        reread(g, true);
-    }
-    return true;
 }
 
 /* ---- ZAP ---- */
@@ -375,8 +346,10 @@ static void answer_requests(gate *g)
             strcmp(q.domain, zap_domain) == 0 && strcmp(q.mechanism, "CURVE") == 0) {
             /* reads the list again, because the key may have been added a moment ago */
             reread(g, false);
-            e = find_allowed_key(g, &key);
-            e = g->unread_ms == 0 || is_own(e) ? e : NULL;
+            e = pl_key_list_find(&atomic_load(&g->now)->list, &key,
+                                 pl_wall_ms() / 1000);
+            if (e && g->unread_ms != 0 && !pl_starts_with(e->name, PL_KEY_OWN))
+                e = NULL;
         }
         /* process_gate must be read before the answer is sent. The answer may end the
          * self-test, which then puts the gate in place, and the refusal of its random
@@ -414,7 +387,15 @@ static void run_gate(void *context)
         zmq_pollitem_t items[] = {{.socket = g->zap, .events = ZMQ_POLLIN},
                                   {.fd = pl_queue_fd(g->orders), .events = ZMQ_POLLIN}};
         zmq_poll(items, 2, LOOK_MS);
-        if (!obey(g))
+        /* Carries out the orders. The gate itself is the order to close it. */
+        pl_key_entry *order;
+        while ((order = pl_queue_pop(g->orders, 0)) && (void *)order != (void *)g) {
+            if (pl_key_list_put(&g->extra, order) != PL_OK)
+                g->options.on_list(pl_last_error());
+            pl_free(order);
+            reread(g, true);
+        }
+        if (order)
             break;
         /* The self-test is also answered here, before the gate is in place. */
         answer_requests(g);

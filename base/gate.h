@@ -63,8 +63,9 @@ pl_key_role pl_gate_role(const pl_pubkey *key, bool *own);
 bool pl_gate_key_named(const char *name, pl_pubkey *out);
 /* Returns when the list was last changed (pl_key_list.changed_s); 0 without a list. */
 int64_t pl_gate_list_changed(void);
-bool pl_gate_may(pl_key_role role, uint16_t type);
-unsigned pl_gate_cost(uint16_t type);
+/* Returns whether the role may send a message of this type. Sets *cost to what the
+ * message takes out of the bucket of its sender's key: 1 if the role may not. */
+bool pl_gate_may(pl_key_role role, uint16_t type, unsigned *cost);
 void pl_gate_refused(const pl_refusal *refusal);
 
 PL_C_END

@@ -8,7 +8,6 @@
  * for eight lanes; rotations are single instructions with AVX-512 and two shifts
  * elsewhere. libsodium hashes single pieces, and all without vector instructions. */
 #include "base/hash_lanes.h"
-#include "base/isa.h"
 #include "base/sanitize.h"
 #include <assert.h>
 #include <string.h>
@@ -155,8 +154,8 @@ static void advance(lane *l, size_t bytes)
 #define NAMED(name) name##_wide
 #include "base/hash_lanes.inc"
 
-static void hash_stream(lanes_kind kind, const char *use, const pl_piece *pieces,
-                        size_t n, pl_hash *out)
+static void hash_stream(pl_isa isa, const char *use, const pl_piece *pieces, size_t n,
+                        pl_hash *out)
 {
     stream s = {.pieces = pieces, .n = n, .out = out};
     /* The state in which every piece starts: the parameters are a hash of 32 bytes, no
@@ -168,7 +167,7 @@ static void hash_stream(lanes_kind kind, const char *use, const pl_piece *pieces
     s.start[0] ^= 0x01010000 ^ PL_HASH_BYTES;
     s.start[6] ^= word_at(personal);
     s.start[7] ^= word_at(personal + 8);
-    if (kind == LANES_AVX2)
+    if (isa < PL_ISA_AVX512)
         hash_avx2(&s);
     else if (n <= LANES_MAX / 2)
         hash_avx512(&s);
@@ -176,34 +175,21 @@ static void hash_stream(lanes_kind kind, const char *use, const pl_piece *pieces
         hash_wide(&s);
 }
 
-lanes_kind hash_lanes_best(void)
-{
-    const pl_isa newest = pl_isa_newest();
-    return newest >= PL_ISA_AVX512 ? LANES_AVX512
-           : newest >= PL_ISA_AVX2 ? LANES_AVX2
-                                   : LANES_NONE;
-}
-
 #else
 
-static void hash_stream(lanes_kind kind, const char *use, const pl_piece *pieces,
-                        size_t n, pl_hash *out)
+static void hash_stream(pl_isa isa, const char *use, const pl_piece *pieces, size_t n,
+                        pl_hash *out)
 {
-    (void)kind, (void)use, (void)pieces, (void)n, (void)out;
-}
-
-lanes_kind hash_lanes_best(void)
-{
-    return LANES_NONE;
+    (void)isa, (void)use, (void)pieces, (void)n, (void)out;
 }
 
 #endif
 
-void hash_many_with(lanes_kind kind, const char *use, const pl_piece *pieces, size_t n,
+void hash_many_with(pl_isa isa, const char *use, const pl_piece *pieces, size_t n,
                     pl_hash *out)
 {
-    if (kind != LANES_NONE && n > 1)
-        hash_stream(kind, use, pieces, n, out);
+    if (isa >= PL_ISA_AVX2 && n > 1)
+        hash_stream(isa, use, pieces, n, out);
     else
         for (size_t i = 0; i < n; i++)
             pl_hash_of(use, pieces[i].data, pieces[i].len, &out[i]);
@@ -211,5 +197,5 @@ void hash_many_with(lanes_kind kind, const char *use, const pl_piece *pieces, si
 
 void pl_hash_many(const char *use, const pl_piece *pieces, size_t n, pl_hash *out)
 {
-    hash_many_with(hash_lanes_best(), use, pieces, n, out);
+    hash_many_with(pl_isa_newest(), use, pieces, n, out);
 }

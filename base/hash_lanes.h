@@ -5,15 +5,12 @@
  * hash as it would alone. */
 #pragma once
 #include "base/hash.h"
+#include "base/isa.h"
 PL_C_BEGIN
 
-/* The instruction sets to use; each includes those before it. */
-typedef enum lanes_kind { LANES_NONE, LANES_AVX2, LANES_AVX512 } lanes_kind;
-
-lanes_kind hash_lanes_best(void); /* returns the best instruction set of this machine */
 /* Does the work of pl_hash_many with this instruction set, which the machine must have.
- * LANES_NONE hashes one piece after the other. */
-void hash_many_with(lanes_kind kind, const char *use, const pl_piece *pieces, size_t n,
+ * PL_ISA_PORTABLE hashes one piece after the other. */
+void hash_many_with(pl_isa isa, const char *use, const pl_piece *pieces, size_t n,
                     pl_hash *out);
 
 PL_C_END

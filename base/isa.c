@@ -5,13 +5,8 @@
 #include <string.h>
 
 static const char variable[] = "PATHLOOM_CPU";
-static const char *const names[PL_ISA_COUNT] = {"portable", "avx2", "avx512",
+const char *const pl_isa_names[PL_ISA_COUNT] = {"portable", "avx2", "avx512",
                                                 "avx512_vnni", "avx512_bf16"};
-
-const char *pl_isa_name(pl_isa isa)
-{
-    return names[isa];
-}
 
 pl_isa pl_isa_machine(void)
 {
@@ -36,7 +31,7 @@ static pl_isa named_isa(void)
 {
     const char *name = getenv(variable);
     int i = 0;
-    while (i < PL_ISA_COUNT && (!name || strcmp(name, names[i]) != 0))
+    while (i < PL_ISA_COUNT && (!name || strcmp(name, pl_isa_names[i]) != 0))
         i++;
     return (pl_isa)i;
 }

@@ -21,7 +21,15 @@ typedef enum pl_isa {
     PL_ISA_COUNT
 } pl_isa;
 
-const char *pl_isa_name(pl_isa isa);
+/* Before a function: compiles it for PL_ISA_AVX2, but without FMA. Elsewhere than on
+ * x86-64, where pl_isa_newest returns PL_ISA_PORTABLE, it changes nothing. */
+#if defined(__x86_64__)
+#define PL_AVX2 __attribute__((target("avx2")))
+#else
+#define PL_AVX2
+#endif
+
+extern const char *const pl_isa_names[PL_ISA_COUNT];
 
 /* Returns the newest instruction set that this machine has. */
 pl_isa pl_isa_machine(void);

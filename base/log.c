@@ -78,32 +78,6 @@ static const char *closing_quote(const char *text)
     return text + strlen(text);
 }
 
-/* Turns `key=value key="two words"` into `,"key":value,"key":"two words"`. */
-static void put_json_pairs(pl_buf *line, const char *pairs)
-{
-    while (*(pairs += strspn(pairs, " "))) {
-        size_t key_len = strcspn(pairs, "= ");
-        pl_buf_append(line, ",", 1);
-        pl_buf_json_text(line, pairs, key_len);
-        pairs += key_len;
-        if (*pairs != '=') {
-            pl_buf_printf(line, ":true");
-            continue;
-        }
-        bool quoted = *++pairs == '"';
-        pairs += quoted;
-        size_t len =
-            quoted ? (size_t)(closing_quote(pairs) - pairs) : strcspn(pairs, " ");
-        pl_buf_append(line, ":", 1);
-        if (!quoted && is_json_number(pairs, len))
-            pl_buf_append(line, pairs, len);
-        else
-            pl_buf_json_text(line, pairs, len);
-        pairs += len;
-        pairs += quoted && *pairs == '"';
-    }
-}
-
 void pl_log(pl_log_level level, const char *event, const char *format, ...)
 {
     if (level > settings.level)
@@ -126,7 +100,28 @@ void pl_log(pl_log_level level, const char *event, const char *format, ...)
         pl_buf_json_text(&line, settings.role, strlen(settings.role));
         pl_buf_printf(&line, ",\"event\":");
         pl_buf_json_text(&line, event, strlen(event));
-        put_json_pairs(&line, pairs);
+        /* turns `key=value key="two words"` into `,"key":value,"key":"two words"` */
+        for (const char *at = pairs; *(at += strspn(at, " "));) {
+            const size_t key_len = strcspn(at, "= ");
+            pl_buf_append(&line, ",", 1);
+            pl_buf_json_text(&line, at, key_len);
+            at += key_len;
+            if (*at != '=') {
+                pl_buf_printf(&line, ":true");
+                continue;
+            }
+            const bool quoted = *++at == '"';
+            at += quoted;
+            const size_t len =
+                quoted ? (size_t)(closing_quote(at) - at) : strcspn(at, " ");
+            pl_buf_append(&line, ":", 1);
+            if (!quoted && is_json_number(at, len))
+                pl_buf_append(&line, at, len);
+            else
+                pl_buf_json_text(&line, at, len);
+            at += len;
+            at += quoted && *at == '"';
+        }
         pl_buf_append(&line, "}\n", 2);
     } else {
         pl_buf_printf(&line, "%s %s %s %s%s", when, level_names[level], settings.role,

@@ -94,7 +94,7 @@ pl_status pl_try_alloc_bare(size_t bytes, const char *what, void **out)
     *out = NULL;
     bool huge = bytes >= HUGE_FROM;
     size_t align = huge ? HUGE_PAGE : CACHE_LINE;
-    uint64_t available = huge ? pl_memory_available_bytes() : 0;
+    uint64_t available = huge ? pl_memory_now().available_bytes : 0;
     void *memory = NULL;
     if (bytes > SIZE_MAX - align || (available && bytes > available) ||
         posix_memalign(&memory, align, bytes ? bytes : 1) != 0) {
@@ -150,12 +150,6 @@ static uint64_t number_in_file(const char *folder, const char *name, const char 
     return value;
 }
 
-/* The memory that this process may use: at first all memory of the machine. Each cgroup
- * limit that applies makes it smaller. */
-typedef struct memory_bounds {
-    uint64_t total, available;
-} memory_bounds;
-
 /* Applies the limits of a cgroup, under version 2 or version 1. Page cache that can be
  * dropped counts as free. */
 static void tighten_by_folder(void *context, const char *folder)
@@ -163,7 +157,7 @@ static void tighten_by_folder(void *context, const char *folder)
     static const char *const names[2][2] = {
         {"memory.max", "memory.current"},
         {"memory.limit_in_bytes", "memory.usage_in_bytes"}};
-    memory_bounds *bounds = context;
+    pl_memory *memory = context;
     for (int i = 0; i < 2; i++) {
         const uint64_t limit = number_in_file(folder, names[i][0], "", UINT64_MAX);
         if (limit == UINT64_MAX)
@@ -172,27 +166,23 @@ static void tighten_by_folder(void *context, const char *folder)
         uint64_t cache = number_in_file(folder, "memory.stat", "inactive_file", 0);
         used = used > cache ? used - cache : 0;
         const uint64_t rest = limit > used ? limit - used : 0;
-        if (limit < bounds->total)
-            bounds->total = limit;
-        if (rest < bounds->available)
-            bounds->available = rest;
+        if (limit < memory->total_bytes)
+            memory->total_bytes = limit;
+        if (rest < memory->available_bytes)
+            memory->available_bytes = rest;
     }
 }
 
-static memory_bounds read_bounds(void)
+/* At first all memory of the machine; each cgroup limit that applies makes it smaller.
+ * Numbers in /proc/meminfo are in KiB. */
+pl_memory pl_memory_now(void)
 {
-    /* numbers in /proc/meminfo are in KiB */
-    memory_bounds bounds = {number_in_file("/proc", "meminfo", "MemTotal", 0) << 10,
-                            (number_in_file("/proc", "meminfo", "MemAvailable", 0) +
-                             number_in_file("/proc", "meminfo", "SwapFree", 0))
-                                << 10};
-    pl_cgroup_each("", "memory", tighten_by_folder, &bounds);
-    return bounds;
-}
-
-uint64_t pl_memory_available_bytes(void)
-{
-    return read_bounds().available;
+    pl_memory memory = {number_in_file("/proc", "meminfo", "MemTotal", 0) << 10,
+                        (number_in_file("/proc", "meminfo", "MemAvailable", 0) +
+                         number_in_file("/proc", "meminfo", "SwapFree", 0))
+                            << 10};
+    pl_cgroup_each("", "memory", tighten_by_folder, &memory);
+    return memory;
 }
 
 uint64_t pl_memory_peak_bytes(int pid)
@@ -200,9 +190,4 @@ uint64_t pl_memory_peak_bytes(int pid)
     char folder[64];
     snprintf(folder, sizeof folder, "/proc/%d", pid);
     return number_in_file(folder, "status", "VmHWM", 0) << 10;
-}
-
-uint64_t pl_memory_total_bytes(void)
-{
-    return read_bounds().total;
 }

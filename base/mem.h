@@ -39,11 +39,12 @@ void pl_keep_blocks(void);
  * after work that needed much more memory than the work that follows. */
 void pl_give_back_blocks(void);
 
-/* pl_memory_available_bytes returns how many bytes this process may still allocate,
- * pl_memory_total_bytes how many it may have altogether. Both take the limits of
- * cgroups into account if these can be read. */
-uint64_t pl_memory_available_bytes(void);
-uint64_t pl_memory_total_bytes(void);
+/* How many bytes this process may have altogether, and may still allocate. The limits
+ * of cgroups count if they can be read. */
+typedef struct pl_memory {
+    uint64_t total_bytes, available_bytes;
+} pl_memory;
+pl_memory pl_memory_now(void);
 /* Returns the largest amount of memory that the process `pid` of this machine has used
  * so far; 0 if there is no such process. */
 uint64_t pl_memory_peak_bytes(int pid);

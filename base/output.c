@@ -28,20 +28,6 @@ struct pl_output {
 /* the three kinds of output: a user's, the program's own, and a new secret */
 typedef enum output_kind { NAMED, OWN, SECRET } output_kind;
 
-/* Returns the number of the descriptor that a path such as /dev/fd/63 names; -1 if it
- * names none. Opening such a path would lose the descriptor's position in its file. */
-static int descriptor_named(const char *path)
-{
-    static const char *const folders[] = {"/dev/fd/", "/proc/self/fd/"};
-    int64_t number;
-    for (int i = 0; i < 2; i++)
-        if (pl_starts_with(path, folders[i]) &&
-            pl_parse_int(path + strlen(folders[i]), &number) == PL_OK && number >= 0 &&
-            number <= INT32_MAX)
-            return (int)number;
-    return -1;
-}
-
 static bool is_special(const char *path)
 {
     struct stat info;
@@ -49,12 +35,21 @@ static bool is_special(const char *path)
 }
 
 /* Follows the links from `at` to a path that is not a link. Stops at a descriptor of
- * the process, a pipe or device, whose link need not have a path ("pipe:[123]"). */
+ * the process, a pipe or device, whose link need not have a path ("pipe:[123]"). *fd
+ * gets the number of the descriptor that a path such as /dev/fd/63 names, or -1:
+ * opening such a path would lose the descriptor's position in its file. */
 static pl_status follow_links(pl_output *o, int *fd)
 {
+    static const char *const folders[] = {"/dev/fd/", "/proc/self/fd/"};
     char link[PL_PATH_MAX], folder[PL_PATH_MAX];
+    *fd = -1;
     for (int i = 0; i < LINKS_MAX; i++) {
-        *fd = descriptor_named(o->target);
+        int64_t number;
+        for (int k = 0; k < 2; k++)
+            if (pl_starts_with(o->target, folders[k]) &&
+                pl_parse_int(o->target + strlen(folders[k]), &number) == PL_OK &&
+                number >= 0 && number <= INT32_MAX)
+                *fd = (int)number;
         if (*fd >= 0 || is_special(o->target))
             return PL_OK;
         ssize_t len = readlink(o->target, link, sizeof link);

@@ -107,29 +107,6 @@ static int ask_whether_to_stop(void *context, curl_off_t to_get, curl_off_t got,
 }
 
 /* ---- one request ---- */
-static pl_status request_failed(CURLcode code, const exchange *x)
-{
-    if (x->too_long)
-        return pl_fail(PL_ERR_DAMAGED,
-                       "the answer is longer than the limit of %zu bytes",
-                       x->request->answer_max);
-    switch ((int)code) {
-    case CURLE_OPERATION_TIMEDOUT:
-        return pl_fail(PL_ERR_TIMEOUT,
-                       "the service sent no complete answer in time: no data came for "
-                       "%d s, or the answer was too slow",
-                       x->request->silent_s);
-    case CURLE_PEER_FAILED_VERIFICATION:
-    case CURLE_SSL_CACERT_BADFILE:
-    case CURLE_UNSUPPORTED_PROTOCOL:
-    case CURLE_URL_MALFORMAT:
-        return pl_fail(PL_ERR_CONFIG, "%s; check the address of the service",
-                       curl.curl_easy_strerror(code));
-    default:
-        return pl_fail(PL_ERR_NET, "%s", curl.curl_easy_strerror(code));
-    }
-}
-
 pl_status pl_web_ask(pl_web *web, pl_web_request *r)
 {
     exchange x = {.request = r};
@@ -185,7 +162,27 @@ pl_status pl_web_ask(pl_web *web, pl_web_request *r)
     r->code = (int)code;
     curl.curl_slist_free_all(headers);
     pl_queue_push(web->idle, h);
-    return result == CURLE_OK ? PL_OK : request_failed(result, &x);
+    if (result != CURLE_OK && x.too_long)
+        return pl_fail(PL_ERR_DAMAGED,
+                       "the answer is longer than the limit of %zu bytes",
+                       r->answer_max);
+    switch ((int)result) {
+    case CURLE_OK:
+        return PL_OK;
+    case CURLE_OPERATION_TIMEDOUT:
+        return pl_fail(PL_ERR_TIMEOUT,
+                       "the service sent no complete answer in time: no data came for "
+                       "%d s, or the answer was too slow",
+                       r->silent_s);
+    case CURLE_PEER_FAILED_VERIFICATION:
+    case CURLE_SSL_CACERT_BADFILE:
+    case CURLE_UNSUPPORTED_PROTOCOL:
+    case CURLE_URL_MALFORMAT:
+        return pl_fail(PL_ERR_CONFIG, "%s; check the address of the service",
+                       curl.curl_easy_strerror(result));
+    default:
+        return pl_fail(PL_ERR_NET, "%s", curl.curl_easy_strerror(result));
+    }
 }
 
 /* ---- open and close ---- */

@@ -680,8 +680,3 @@ void pl_wire_charge(pl_socket *socket, const pl_peer *from, double seconds)
     if (socket && socket->shares)
         quota_charge(socket->shares, from, seconds, pl_now_ms());
 }
-
-const char *pl_wire_address(const pl_socket *socket)
-{
-    return socket->address;
-}

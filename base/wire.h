@@ -128,8 +128,6 @@ int64_t pl_wire_lost_ms(pl_socket *socket);
  * machine does not answer within timeout_ms. Looking the name up may take longer. */
 pl_status pl_wire_reach(const char *address, int timeout_ms);
 
-/* Returns, without the key, where a server listens or to what a client connects. */
-const char *pl_wire_address(const pl_socket *socket);
 /* What a socket has counted so far. */
 typedef struct pl_wire_counts {
     uint64_t dropped; /* messages that failed the checks */

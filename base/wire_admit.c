@@ -22,9 +22,9 @@ bool wire_admit(pl_socket *socket, const pl_peer *peer, const pl_message *m)
 {
     char text[160];
     pl_message a = {0};
-    bool may = pl_gate_may(peer->role, m->type);
-    const bool has_quota =
-        quota_take(socket->shares, peer, may ? pl_gate_cost(m->type) : 1, pl_now_ms());
+    unsigned cost;
+    const bool may = pl_gate_may(peer->role, m->type, &cost);
+    const bool has_quota = quota_take(socket->shares, peer, cost, pl_now_ms());
     if (may && has_quota)
         return true;
     socket->counts.refused++;

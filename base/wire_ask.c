@@ -116,14 +116,14 @@ pl_status pl_wire_ask(pl_socket *socket, const pl_message *question, int retry_m
     }
     /* a server that was never reached may have a wrong address */
     if (socket->connections == 0)
-        PL_CHECK(pl_wire_reach(pl_wire_address(socket), REACH_MS));
+        PL_CHECK(pl_wire_reach(socket->address, REACH_MS));
     if (socket->connections == 0 && socket->n_broken > 1)
         return pl_fail(PL_ERR_TIMEOUT,
                        "%s ended %d handshakes within %.1f s: it is away behind a "
                        "tunnel, or does not have the key that the address names",
-                       pl_wire_address(socket), socket->n_broken, 1e-3 * timeout_ms);
+                       socket->address, socket->n_broken, 1e-3 * timeout_ms);
     return pl_fail(PL_ERR_TIMEOUT,
                    "%s does not answer within %.1f s, although it was asked %d times; "
                    "see the log of that process",
-                   pl_wire_address(socket), 1e-3 * timeout_ms, n_sent);
+                   socket->address, 1e-3 * timeout_ms, n_sent);
 }

@@ -54,7 +54,7 @@ struct pl_socket {
     quota *shares;
     char address[PL_ADDRESS_MAX];
     wire_verdict seen;
-    bool loses;   /* whether this connection loses many packets (allow_for_loss) */
+    bool loses;   /* whether this connection loses many packets (pl_wire_line_now) */
     int n_broken; /* length of the current series of broken handshakes */
     /* broken_ms, last_broken_ms: time of the first and of the last one of this series;
      * refused_ms: time of the last report of a refusal */

@@ -12,31 +12,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Connects without ZeroMQ. Returns 0 or errno; ETIMEDOUT if there was no answer. */
-static int connect_within(const struct addrinfo *to, int timeout_ms)
-{
-    int cause = 0;
-    socklen_t len = sizeof cause;
-    int fd = socket(to->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return errno;
-    struct pollfd wait = {.fd = fd, .events = POLLOUT};
-    if (connect(fd, to->ai_addr, to->ai_addrlen) != 0)
-        cause = errno;
-    if (cause == EINPROGRESS) {
-        int64_t until = pl_now_ms() + timeout_ms, left = timeout_ms;
-        int n;
-        while ((n = poll(&wait, 1, (int)left)) < 0 && errno == EINTR && left > 0)
-            left = until > pl_now_ms() ? until - pl_now_ms() : 0;
-        if (n <= 0)
-            cause = ETIMEDOUT;
-        else if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &cause, &len) != 0)
-            cause = errno;
-    }
-    close(fd);
-    return cause;
-}
-
 pl_status pl_wire_reach(const char *address, int timeout_ms)
 {
     pl_address at;
@@ -63,7 +38,24 @@ pl_status pl_wire_reach(const char *address, int timeout_ms)
                        "there is no machine with the name %s (%s); check the name in "
                        "the address, and the name service (DNS) of this machine",
                        host, gai_strerror(cause));
-    cause = connect_within(found, timeout_ms);
+    /* connects without ZeroMQ; `cause` gets 0, or the errno */
+    int fd = socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    struct pollfd wait = {.fd = fd, .events = POLLOUT};
+    if (fd < 0 || connect(fd, found->ai_addr, found->ai_addrlen) != 0)
+        cause = errno;
+    if (cause == EINPROGRESS) {
+        socklen_t len = sizeof cause;
+        int64_t until = pl_now_ms() + timeout_ms, left = timeout_ms;
+        int n;
+        while ((n = poll(&wait, 1, (int)left)) < 0 && errno == EINTR && left > 0)
+            left = until > pl_now_ms() ? until - pl_now_ms() : 0;
+        if (n <= 0)
+            cause = ETIMEDOUT;
+        else if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &cause, &len) != 0)
+            cause = errno;
+    }
+    if (fd >= 0)
+        close(fd);
     freeaddrinfo(found);
     if (cause == 0)
         return PL_OK;

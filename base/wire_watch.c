@@ -161,20 +161,6 @@ pl_status wire_client_verdict(pl_socket *socket)
     return PL_OK;
 }
 
-/* A full link with hundreds of connections loses the same packet several times in a
- * row: a connection that confirms nothing for WIRE_SILENT_MS is alive there. A new one
- * would send again what was on its way, so such a connection has three times as long.
- * Where few packets are lost, silence means that the peer or the route is gone. */
-static void allow_for_loss(pl_socket *socket, const struct tcp_info *info)
-{
-    /* an outage alone repeats at most a few packets within WIRE_SILENT_MS */
-    const bool loses = info->tcpi_total_retrans > 16 + info->tcpi_segs_out / 20;
-    const int ms = loses ? 3 * WIRE_SILENT_MS : WIRE_SILENT_MS;
-    if (loses != socket->loses)
-        (void)setsockopt(socket->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);
-    socket->loses = loses;
-}
-
 /* socket->connections counts the connections that were made since the socket was
  * opened. ZeroMQ owns the descriptor, and may have closed it a moment ago. In the worst
  * case the numbers are those of another connection, or 0. */
@@ -189,7 +175,16 @@ void pl_wire_line_now(pl_socket *socket, pl_wire_line *out)
     if (!out->is_connected || socket->fd < 0 ||
         getsockopt(socket->fd, IPPROTO_TCP, TCP_INFO, &info, &len) != 0)
         return;
-    allow_for_loss(socket, &info);
+    /* A full link with hundreds of connections loses the same packet several times in a
+     * row: a connection that confirms nothing for WIRE_SILENT_MS is alive there. A new
+     * one would send again what was on its way, so such a connection has three times as
+     * long. Where few packets are lost, silence means that the peer or the route is
+     * gone: an outage alone repeats at most a few packets within WIRE_SILENT_MS. */
+    const bool loses = info.tcpi_total_retrans > 16 + info.tcpi_segs_out / 20;
+    const int ms = loses ? 3 * WIRE_SILENT_MS : WIRE_SILENT_MS;
+    if (loses != socket->loses)
+        (void)setsockopt(socket->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);
+    socket->loses = loses;
     out->arrived_bytes = info.tcpi_bytes_received;
     out->confirmed_bytes = info.tcpi_bytes_acked;
     /* the kernel sets the smallest round trip to all ones until it has measured one */

@@ -123,30 +123,6 @@ static pl_status on_arm(void *context, const pl_object *object)
     return status;
 }
 
-/* What --of means: a domain of the run's documents, else a file or folder. */
-static pl_status read_subject(coverage_call *call)
-{
-    pl_run r;
-    call->subject.domain = call->of;
-    if (!call->of || !pl_path_exists(call->of))
-        return PL_OK;
-    call->only_counts = true;
-    PL_CHECK(pl_store_each_object(call->store, "arm/", on_arm, call));
-    call->only_counts = false;
-    const uint64_t n_of_domain = call->n_meant;
-    call->n_arms = 0;
-    call->n_meant = 0;
-    if (n_of_domain > 0)
-        return PL_OK;
-    PL_CHECK(run_look(call->run, &r));
-    pl_status status = run_document_hashes(&r, call->of, &call->hashes);
-    run_close(&r);
-    PL_CHECK(status);
-    call->subject = (pl_subject){.docs = {.hashes = (const void *)call->hashes.data,
-                                          .n = call->hashes.len / sizeof(uint64_t)}};
-    return PL_OK;
-}
-
 static const cli_option options[] = {
     CLI_RUN(coverage_call, run),
     CLI_OPTION("of", CLI_TEXT, coverage_call, of, "WHAT",
@@ -168,7 +144,26 @@ static pl_status run_data(int argc, char **argv)
     pl_json *o = pl_json_object();
     pl_json_set(o, "arms", call.arms);
     PL_TRY(store_open_run(call.run, &call.store));
-    PL_TRY(read_subject(&call));
+    /* --of names a domain of the run's documents, else a file or folder */
+    call.subject.domain = call.of;
+    const bool is_path = call.of && pl_path_exists(call.of);
+    if (is_path) {
+        call.only_counts = true;
+        PL_TRY(pl_store_each_object(call.store, "arm/", on_arm, &call));
+        call.only_counts = false;
+        call.n_arms = 0;
+    }
+    if (is_path && call.n_meant == 0) {
+        pl_run r;
+        status = run_look(call.run, &r);
+        if (status == PL_OK)
+            status = run_document_hashes(&r, call.of, &call.hashes);
+        run_close(&r);
+        PL_TRY(status);
+        call.subject = (pl_subject){.docs = {.hashes = (const void *)call.hashes.data,
+                                             .n = call.hashes.len / sizeof(uint64_t)}};
+    }
+    call.n_meant = 0;
     if (call.of && !call.json)
         say("%-18s %9s %9s %9s", "path or module", "documents", "of WHAT", "tokens");
     PL_TRY(pl_store_each_object(call.store, "arm/", on_arm, &call));

@@ -12,9 +12,11 @@ static bool has_exit_code(const pl_explanation *e, int64_t exit_code)
     return pl_parse_int(e->code, &own) == PL_OK && own == exit_code;
 }
 
-static int print_matching(const char *word)
+/* Prints the statuses and events with this name or exit code, otherwise the key of this
+ * name. Returns whether there is any. */
+static bool print_named(const char *word)
 {
-    int n = 0;
+    bool found = false;
     int64_t exit_code = -1;
     bool is_number = pl_parse_int(word, &exit_code) == PL_OK;
     for (size_t i = 0; i < pl_n_explanations; i++) {
@@ -28,14 +30,9 @@ static int print_matching(const char *word)
         say("%s\n  meaning  %s%s%s%s%s", e->code, e->meaning,
             e->causes[0] ? "\n  causes   " : "", e->causes,
             e->remedy[0] ? "\n  remedy   " : "", e->remedy);
-        n++;
+        found = true;
     }
-    return n;
-}
-
-static bool print_key_named(const char *word)
-{
-    for (size_t i = 0; i < config_table.n_keys; i++) {
+    for (size_t i = 0; !found && i < config_table.n_keys; i++) {
         const pl_key *key = &config_table.keys[i];
         if (key->type == PL_KEY_SECTION || strcmp(key->name, word) != 0)
             continue;
@@ -46,9 +43,9 @@ static bool print_key_named(const char *word)
             key->local ? "do not depend on it: a run may continue with another value"
                        : "depend on it: it is fixed when a run begins");
         pl_buf_destroy(&wanted);
-        return true;
+        found = true;
     }
-    return false;
+    return found;
 }
 
 /* Whether the text contains the word; _ and - stand for a blank, too, and a plural's
@@ -93,21 +90,6 @@ static int print_search(const char *word, bool section)
     return n;
 }
 
-/* Searches the parts of a name that finds nothing as a whole, such as batch_size. */
-static int print_parts(const char *word)
-{
-    int n = 0;
-    char part[64];
-    for (const char *at = word; *(at += strspn(at, "_-. ")); at += strlen(part)) {
-        if (!pl_copy_text(part, sizeof part, at))
-            return n;
-        part[strcspn(part, "_-. ")] = '\0';
-        n +=
-            strlen(part) > 2 && strcmp(part, word) != 0 ? print_search(part, false) : 0;
-    }
-    return n;
-}
-
 static pl_status run_explain(int argc, char **argv)
 {
     cli_words words;
@@ -116,7 +98,7 @@ static pl_status run_explain(int argc, char **argv)
         say("%-18s %s", pl_explanations[i].code, pl_explanations[i].meaning);
     for (int i = 0; i < words.n; i++) {
         const char *word = words.at[i], *names[128];
-        const bool named = print_matching(word) > 0 || print_key_named(word);
+        const bool named = print_named(word);
         if (print_search(word, true) > 0 || named || print_search(word, false) > 0)
             continue;
         size_t n = pl_n_explanations < 128 ? pl_n_explanations : 128;
@@ -124,7 +106,19 @@ static pl_status run_explain(int argc, char **argv)
             names[k] = pl_explanations[k].code;
         const char *near = pl_nearest(word, names, n);
         near = near ? near : pl_conf_nearest(&config_table, word);
-        if (!near && print_parts(word) > 0)
+        /* Searches the parts of a name that finds nothing as a whole, such as
+         * batch_size. */
+        int n_found = 0;
+        char part[64];
+        for (const char *at = word; !near && *(at += strspn(at, "_-. "));
+             at += strlen(part)) {
+            if (!pl_copy_text(part, sizeof part, at))
+                break;
+            part[strcspn(part, "_-. ")] = '\0';
+            if (strlen(part) > 2 && strcmp(part, word) != 0)
+                n_found += print_search(part, false);
+        }
+        if (n_found > 0)
             continue;
         return pl_fail(
             PL_ERR_NOT_FOUND,

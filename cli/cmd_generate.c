@@ -150,37 +150,30 @@ static void tell_generated(session *s, const pl_generate_result *g)
 }
 
 /* ---- generating ---- */
-/* Finds the path of --path: one of the mixture, or, as in `serve`, an arm with a single
- * path, which then replaces the mixture. */
-static pl_status find_named(session *s)
-{
-    const char *name = s->q->path;
-    if (pl_find_path(s->mix.topology, name, &s->choice.path) == PL_OK) {
-        if (!pl_path_is_closed(&s->mix.settings, s->choice.path))
-            return PL_OK;
-        return pl_fail(PL_ERR_USAGE, "path %s uses a module that --without excludes",
-                       name);
-    }
-    char last[PL_NAME_MAX];
-    pl_topology_path_name(s->mix.topology, pl_topology_n_paths(s->mix.topology) - 1,
-                          last);
-    s->choice.path = 0;
-    const pl_status status = pl_mixture_use_arm(&s->mix, name);
-    s->single = status == PL_OK && pl_topology_n_paths(s->mix.topology) == 1;
-    if (s->single || (status != PL_OK && status != PL_ERR_NOT_FOUND))
-        return status;
-    return pl_fail(PL_ERR_NOT_FOUND,
-                   "there is no path `%s`, and no arm of this name with one path; the "
-                   "last path is %s",
-                   name, last);
-}
-
 /* Chooses one path, which generates. It is enough to hold one path at a time in memory
  * (pl_path_chooser_follow), because there is only one prompt. */
 static pl_status generate_once(session *s, pl_generate_result *result)
 {
-    if (s->q->path) {
-        PL_CHECK(find_named(s));
+    const char *name = s->q->path;
+    if (name && pl_find_path(s->mix.topology, name, &s->choice.path) == PL_OK) {
+        if (pl_path_is_closed(&s->mix.settings, s->choice.path))
+            return pl_fail(PL_ERR_USAGE,
+                           "path %s uses a module that --without excludes", name);
+    } else if (name) {
+        /* as in `serve`, an arm with a single path, which then replaces the mixture */
+        char last[PL_NAME_MAX];
+        const int n_paths = pl_topology_n_paths(s->mix.topology);
+        pl_topology_path_name(s->mix.topology, n_paths - 1, last);
+        s->choice.path = 0;
+        const pl_status status = pl_mixture_use_arm(&s->mix, name);
+        s->single = status == PL_OK && pl_topology_n_paths(s->mix.topology) == 1;
+        if (status != PL_OK && status != PL_ERR_NOT_FOUND)
+            return status;
+        if (!s->single)
+            return pl_fail(PL_ERR_NOT_FOUND,
+                           "there is no path `%s`, and no arm of this name with one "
+                           "path; the last path is %s",
+                           name, last);
     } else {
         PL_CHECK(pl_path_chooser_open(&s->mix.settings, s->mix.store, &s->chooser));
         PL_CHECK(pl_path_chooser_follow(s->chooser, &s->mix.arm, s->mix.topology));

@@ -72,26 +72,6 @@ static pl_status prepare_run(pl_run *r, train_dial *dial)
     return run_plan(r);
 }
 
-/* Says what audits found, and what they could not check. */
-static pl_status tell_audits(const pl_run *r)
-{
-    int64_t counts[PL_VERDICT_COUNT];
-    pl_store *store = NULL;
-    if (r->cfg.audit <= 0)
-        return PL_OK;
-    PL_CHECK(store_open_run(r->dir, &store));
-    pl_status status = pl_audits_count(store, counts);
-    pl_store_close(&store);
-    PL_CHECK(status);
-    say("audits   %lld agreed, %lld dropped a result, %lld unchecked%s",
-        (long long)counts[PL_VERDICT_AGREED],
-        (long long)(counts[PL_VERDICT_ODD] + counts[PL_VERDICT_UNDECIDED]),
-        (long long)counts[PL_VERDICT_UNCHECKED],
-        counts[PL_VERDICT_UNCHECKED] > 0 ? ": the job has no own worker of their device"
-                                         : "");
-    return PL_OK;
-}
-
 static pl_status train_run(pl_run *r, train_dial *dial, pl_launcher **viewer)
 {
     pl_status status = PL_OK;
@@ -142,7 +122,21 @@ static pl_status train_run(pl_run *r, train_dial *dial, pl_launcher **viewer)
     train_dial_mark(dial, DIAL_EVALUATION);
     char took[16];
     say("%s", "");
-    PL_CHECK(tell_audits(r));
+    if (r->cfg.audit > 0) {
+        int64_t counts[PL_VERDICT_COUNT];
+        pl_store *store = NULL;
+        PL_CHECK(store_open_run(r->dir, &store));
+        status = pl_audits_count(store, counts);
+        pl_store_close(&store);
+        PL_CHECK(status);
+        say("audits   %lld agreed, %lld dropped a result, %lld unchecked%s",
+            (long long)counts[PL_VERDICT_AGREED],
+            (long long)(counts[PL_VERDICT_ODD] + counts[PL_VERDICT_UNDECIDED]),
+            (long long)counts[PL_VERDICT_UNCHECKED],
+            counts[PL_VERDICT_UNCHECKED] > 0
+                ? ": the job has no own worker of their device"
+                : "");
+    }
     train_dial_account(dial);
     say("done in %s; try next", pl_human_seconds(pl_now() - r->started, took));
     say("  pathloom generate --run %s --prompt \"The\"", r->dir);

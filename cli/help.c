@@ -4,10 +4,10 @@
 
 enum { HELP_COLUMN = 22, LINE_END = 79 };
 
-/* Prints the words of a paragraph. The first line begins at `column`, further lines at
- * column `indent`. A line has at most LINE_END characters, unless a word is longer. */
-static void print_words(const char *text, int column, int indent)
+/* A line has at most LINE_END characters, unless a word is longer. */
+void cli_print_wrapped(const char *text, int indent)
 {
+    int column = indent;
     bool first = true;
     while (*text) {
         int len = (int)strcspn(text, " ");
@@ -25,11 +25,6 @@ static void print_words(const char *text, int column, int indent)
     printf("\n");
 }
 
-void cli_print_wrapped(const char *text)
-{
-    print_words(text, 0, 0);
-}
-
 void cli_print_option(const cli_option *o)
 {
     int column =
@@ -39,7 +34,7 @@ void cli_print_option(const cli_option *o)
         column = 0;
     }
     printf("%*s", HELP_COLUMN - column, "");
-    print_words(o->help, HELP_COLUMN, HELP_COLUMN);
+    cli_print_wrapped(o->help, HELP_COLUMN);
 }
 
 void cli_print_verb(const cli_verb *v)
@@ -57,7 +52,7 @@ void cli_print_verb(const cli_verb *v)
             if (line[0] == ' ')
                 printf("%s\n", line);
             else
-                cli_print_wrapped(line);
+                cli_print_wrapped(line, 0);
         }
     }
 }

@@ -47,12 +47,6 @@ bool cli_has_word(int argc, char **argv, const char *word)
     return false;
 }
 
-/* Whether the command line contains --help. If so, only the help is printed. */
-static bool asks_help(int argc, char **argv)
-{
-    return cli_has_word(argc, argv, "--help") || cli_has_word(argc, argv, "-h");
-}
-
 static int explain_verb(const cli_verb *v, int argc, char **argv)
 {
     if (v->explain)
@@ -80,7 +74,8 @@ static int run_verb(int argc, char **argv)
 {
     const cli_verb *v = find_cli_verb(argv[1]);
     /* `pathloom help VERB` does the same as `pathloom VERB --help`. */
-    if (strcmp(argv[1], "help") == 0 || (!v && asks_help(2, argv))) {
+    if (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 ||
+        strcmp(argv[1], "-h") == 0) {
         v = argc > 2 ? find_cli_verb(argv[2]) : NULL;
         if (v)
             return explain_verb(v, argc - 2, argv + 2);
@@ -104,14 +99,17 @@ static int run_verb(int argc, char **argv)
     }
     if (!v)
         return unknown_verb(argv[1]);
-    if (asks_help(argc - 1, argv + 1) || cli_has_word(argc - 1, argv + 1, "--man"))
-        return explain_verb(v, argc - 1, argv + 1);
+    argc--;
+    argv++;
+    if (cli_has_word(argc, argv, "--help") || cli_has_word(argc, argv, "-h") ||
+        cli_has_word(argc, argv, "--man"))
+        return explain_verb(v, argc, argv);
     cli_catch_uncaught(v->run_process ? process_ended : cli_fail);
     int code = 0;
     if (v->run_process) {
-        code = v->run_process(argc - 1, argv + 1);
+        code = v->run_process(argc, argv);
     } else {
-        const pl_status status = v->run(argc - 1, argv + 1);
+        const pl_status status = v->run(argc, argv);
         code = status == PL_OK ? 0 : cli_fail(status);
     }
     pl_wire_shutdown();

@@ -123,16 +123,6 @@ static pl_status unknown_option(const cli_verb *verb, const char *word)
                    verb->name, word, verb->name);
 }
 
-static pl_status take_option_int(const cli_option *o, int64_t *out)
-{
-    if (pl_parse_int(optarg, out) == PL_OK && (double)*out >= o->least &&
-        (double)*out <= o->most)
-        return PL_OK;
-    return pl_fail(PL_ERR_USAGE,
-                   "--%s takes a whole number from %.0f to %.0f, not `%s`", o->name,
-                   o->least, o->most, optarg);
-}
-
 static pl_status take_option_value(const cli_option *o, void *into)
 {
     void *at = (char *)into + o->offset;
@@ -157,11 +147,17 @@ static pl_status take_option_value(const cli_option *o, void *into)
         list->items[list->n++] = optarg;
         return PL_OK;
     case CLI_INT:
-        PL_CHECK(take_option_int(o, &number));
-        *(int *)at = (int)number;
-        return PL_OK;
     case CLI_INT64:
-        return take_option_int(o, at);
+        if (pl_parse_int(optarg, &number) != PL_OK || (double)number < o->least ||
+            (double)number > o->most)
+            return pl_fail(PL_ERR_USAGE,
+                           "--%s takes a whole number from %.0f to %.0f, not `%s`",
+                           o->name, o->least, o->most, optarg);
+        if (o->kind == CLI_INT)
+            *(int *)at = (int)number;
+        else
+            *(int64_t *)at = number;
+        return PL_OK;
     case CLI_REAL:
         if (pl_parse_real(optarg, real) == PL_OK && *real >= o->least &&
             *real <= o->most)

@@ -111,7 +111,9 @@ pl_status cli_read_select(const char *text, const char *at, bool *best);
 
 /* help.c */
 void cli_print_option(const cli_option *o);
-void cli_print_wrapped(const char *text);
+/* Prints a paragraph in lines that begin at column `indent`; the caller has already
+ * moved to this column for the first line. */
+void cli_print_wrapped(const char *text, int indent);
 void cli_print_verb(const cli_verb *verb);
 void cli_man_option(const cli_option *o);
 void cli_man_text(const char *text); /* prints a line of a manual page, escaped */

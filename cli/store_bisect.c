@@ -15,38 +15,6 @@ static void print_step(void *context, const bisect_step *step)
     row_finish(&r);
 }
 
-static pl_status print_makers(store_call *call, const pl_snapshot_item *item)
-{
-    pl_blame b;
-    pl_version v;
-    PL_CHECK(pl_blame_gather(call->store, item->module, item->number, false, &b));
-    const pl_status status =
-        pl_store_get_version(call->store, item->module, item->number, &v);
-    if (status != PL_OK) {
-        pl_blame_clear(&b);
-        return status;
-    }
-    const bool rolled_back = b.source != item->number;
-    for (size_t i = 0; i < (rolled_back ? 1 : b.n); i++) {
-        row r = row_begin(call->json);
-        row_text(&r, "module", item->module, "%s");
-        row_count(&r, "version", item->number, "@%-4s");
-        row_text(&r, "method", v.method, rolled_back ? "  %s" : NULL);
-        if (!rolled_back) {
-            row_real(&r, "share", b.list[i].share, NULL);
-            row_real(&r, NULL, 100 * b.list[i].share, " %6.2f %%");
-            row_text(&r, "worker", b.list[i].worker, "  %s");
-            print_task(&r, call, item->module, b.list[i].path, b.list[i].replica, true);
-            row_tokens(&r, "tokens", b.list[i].n_tokens, "  %s tokens");
-            row_real(&r, "loss", b.list[i].loss, "  loss %.4f");
-        }
-        row_finish(&r);
-    }
-    pl_blame_clear(&b);
-    pl_version_clear(&v);
-    return PL_OK;
-}
-
 pl_status store_bisect(store_call *call)
 {
     pl_run r = {.lock = -1};
@@ -90,8 +58,33 @@ pl_status store_bisect(store_call *call)
     if (result.at >= 0 && isfinite(result.error))
         row_say(&line, " (standard error of the difference %.4f)", result.error);
     row_finish(&line);
-    for (size_t i = 0; i < result.versions.n_items; i++)
-        PL_TRY(print_makers(call, &result.versions.items[i]));
+    for (size_t i = 0; i < result.versions.n_items; i++) {
+        const pl_snapshot_item *item = &result.versions.items[i];
+        pl_blame b;
+        pl_version v;
+        PL_TRY(pl_blame_gather(call->store, item->module, item->number, false, &b));
+        status = pl_store_get_version(call->store, item->module, item->number, &v);
+        const bool rolled_back = b.source != item->number;
+        for (size_t k = 0; status == PL_OK && k < (rolled_back ? 1 : b.n); k++) {
+            line = row_begin(call->json);
+            row_text(&line, "module", item->module, "%s");
+            row_count(&line, "version", item->number, "@%-4s");
+            row_text(&line, "method", v.method, rolled_back ? "  %s" : NULL);
+            if (!rolled_back) {
+                const pl_contributor *p = &b.list[k];
+                row_real(&line, "share", p->share, NULL);
+                row_real(&line, NULL, 100 * p->share, " %6.2f %%");
+                row_text(&line, "worker", p->worker, "  %s");
+                print_task(&line, call, item->module, p->path, p->replica, true);
+                row_tokens(&line, "tokens", p->n_tokens, "  %s tokens");
+                row_real(&line, "loss", p->loss, "  loss %.4f");
+            }
+            row_finish(&line);
+        }
+        pl_blame_clear(&b);
+        pl_version_clear(&v);
+        PL_TRY(status);
+    }
 done:
     pl_snapshot_clear(&result.versions);
     run_close(&r);

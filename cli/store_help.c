@@ -34,7 +34,7 @@ void store_explain(int argc, char **argv)
             const store_verb *v = &store_verbs[i];
             printf("usage: pathloom store %s%s%s [OPTIONS]\n\n%s\n\n", v->name,
                    *v->words ? " " : "", v->words, v->help);
-            cli_print_wrapped(v->about);
+            cli_print_wrapped(v->about, 0);
             printf("\n");
             for (int o = STORE_OPT_COUNT; o-- > STORE_OPT_JSON + 1;)
                 if (store_takes(v, o))
@@ -97,5 +97,6 @@ void store_explain(int argc, char **argv)
     printf("\n");
     cli_print_wrapped(
         "MODULE is ARM/SLOT.Ek, or SLOT.Ek of the mixture; V is a version number or a "
-        "tag. Options of a verb: `pathloom store VERB --help`.");
+        "tag. Options of a verb: `pathloom store VERB --help`.",
+        0);
 }

@@ -181,9 +181,12 @@ pl_status pl_codec_encode_module(const pl_codec_options *options,
     }
     for (int i = 0; next_stretch(options, parts, n_parts, &i, &job.stretch);
          header.n_stretches++) {
-        bool exact = job.stretch.codec <= PL_CODEC_BF16;
-        header.table_bytes += codec_table_bytes(
-            job.stretch.codec, options->entropy && exact ? VARIANT_PLANES : 0);
+        /* only the codec and its planes determine the number of sections */
+        uint64_t raw[SECTIONS_MAX];
+        const bool exact = job.stretch.codec <= PL_CODEC_BF16;
+        job.stretch.variant = options->entropy && exact ? VARIANT_PLANES : 0;
+        const int n_sections = codec_raw_bytes(&job.stretch, 1, raw);
+        header.table_bytes += RECORD_BYTES + SECTION_BYTES * (uint32_t)n_sections;
     }
     job.weight = header.homomorphic ? round->weight : 1.0f;
     job.beta = (float)options->beta;
@@ -217,21 +220,6 @@ pl_status pl_codec_encode_update(const pl_codec_options *options,
     return status;
 }
 
-/* Whether a message may have the stretch `is` where the encoder makes `made`. */
-static bool is_layout(const pl_codec_options *o, const pl_codec_round *round,
-                      const codec_stretch *made, const codec_stretch *is)
-{
-    const bool sketch = made->codec == PL_CODEC_SKETCH16;
-    if (is->first != made->first || is->count != made->count ||
-        (is->codec != made->codec && !(sketch && is->codec == WIRE_LIST16)))
-        return false;
-    if (!codec_wire_homomorphic(made->codec))
-        return true;
-    return is->exponent == codec_stretch_exponent(made->codec, round) &&
-           (!sketch || is->codec == WIRE_LIST16 ||
-            is->cells == codec_cells(o, round->n_contributors));
-}
-
 pl_status pl_codec_check_layout(const pl_codec_options *options,
                                 const pl_topology *topology, int module,
                                 const pl_codec_round *round, int n_summed,
@@ -250,8 +238,17 @@ pl_status pl_codec_check_layout(const pl_codec_options *options,
     if (good && h->homomorphic)
         good = h->seed == round->seed && h->exponent == round->scale_exponent &&
                h->n_contributors == round->n_contributors;
-    for (int i = 0; good && next_stretch(options, parts, n, &i, &made);)
-        good = codec_reader_next(&reader, &is) && is_layout(options, round, &made, &is);
+    for (int i = 0; good && next_stretch(options, parts, n, &i, &made);) {
+        /* a sketch that cannot be decoded is sent as a list */
+        const bool sketch = made.codec == PL_CODEC_SKETCH16;
+        good = codec_reader_next(&reader, &is) && is.first == made.first &&
+               is.count == made.count &&
+               (is.codec == made.codec || (sketch && is.codec == WIRE_LIST16));
+        if (good && codec_wire_homomorphic(made.codec))
+            good = is.exponent == codec_stretch_exponent(made.codec, round) &&
+                   (!sketch || is.codec == WIRE_LIST16 ||
+                    is.cells == codec_cells(options, round->n_contributors));
+    }
     if (!good || codec_reader_next(&reader, &is))
         status = pl_fail(PL_ERR_DATA,
                          "the update was encoded with another codec, or for another "

@@ -243,14 +243,12 @@ typedef struct pl_codec_list {
 } pl_codec_list;
 pl_codec_source pl_codec_source_of(pl_codec_list *list);
 
-/* Adds all messages, which must be homomorphic, to `sum`. *norm gets the L2 norm of the
- * messages' sum. The messages are combined first, and the result is decoded once. If
- * this result cannot be decoded, each message is decoded by itself. `sum` gets the same
- * bits in both cases, and for any order of the messages. The errors are those of
- * pl_codec_add and pl_codec_combine, and ERR_NOMEM. ERR_PEEL means here that a single
- * message cannot be decoded. */
-pl_status pl_codec_add_all(const pl_codec_source *messages, size_t n, float *sum,
-                           double *norm);
+/* Adds all messages, which must be homomorphic, to `sum`. The messages are combined
+ * first, and the result is decoded once. If this result cannot be decoded, each message
+ * is decoded by itself. `sum` gets the same bits in both cases, and for any order of
+ * the messages. The errors are those of pl_codec_add and pl_codec_combine, and
+ * ERR_NOMEM. ERR_PEEL means here that a single message cannot be decoded. */
+pl_status pl_codec_add_all(const pl_codec_source *messages, size_t n, float *sum);
 /* pl_codec_add_each adds all messages in their order: sum[i] += weight * update[i]. It
  * uses pl_codec_add_threads threads (one per processor, at most 4). The result has the
  * same bits for any number of threads. */

@@ -7,8 +7,6 @@
  * Codes and cells are integers, so the sum does not depend on the order. */
 #include "codec/codec_sketch.h"
 
-#include <math.h>
-
 typedef struct operand {
     codec_reader reader;
     codec_stretch stretch;
@@ -117,39 +115,6 @@ static int32_t take_code(const operand *o, uint64_t index, size_t *at)
     return code;
 }
 
-/* Adds up two stretches that are lists of codes, or a list and a sketch. Sketches are
- * decoded and fully checked, because their codes are needed. */
-static pl_status combine_lists(combination *c, codec_stretch *s)
-{
-    operand *both[2] = {&c->a, &c->b};
-    for (int i = 0; i < 2; i++) {
-        operand *o = both[i];
-        pl_buf_clear(&o->codes);
-        PL_CHECK(sparse_codes(&o->reader.header, &o->stretch, o->raw[0], o->raw[1],
-                              &o->codes));
-    }
-    pl_buf_clear(&c->second);
-    const uint8_t *bitmap = join_bitmaps(c, s);
-    /* The codes of both lists are within the limits for their contributors, so the sums
-     * are within the limit for all contributors. */
-    size_t at_a = 0, at_b = 0;
-    uint64_t index;
-    bit_walk walk;
-    bit_walk_begin(&walk, bitmap, 0, s->count);
-    while (bit_walk_next(&walk, &index)) {
-        int16_t sum =
-            (int16_t)(take_code(&c->a, index, &at_a) + take_code(&c->b, index, &at_b));
-        pl_buf_append(&c->second, &sum, sizeof sum);
-    }
-    s->codec = WIRE_LIST16;
-    s->cells = 0;
-    s->kept = c->second.len / 2;
-    s->sections[0] = (codec_section){.data = bitmap, .raw_bytes = c->first.len};
-    s->sections[1] =
-        (codec_section){.data = c->second.data, .raw_bytes = c->second.len};
-    return PL_OK;
-}
-
 /* ---- messages ---- */
 static pl_status open_sections(operand *o)
 {
@@ -193,8 +158,35 @@ static pl_status combine_stretch(combination *c)
             x = (uint16_t)(x + y);
             memcpy(sum + 2 * i, &x, 2);
         }
-    } else
-        PL_CHECK(combine_lists(c, &s));
+    } else {
+        /* Two lists, or a list and a sketch. A sketch is decoded and fully checked,
+         * because its codes are needed. The codes of both are within the limits for
+         * their contributors, so the sums are within the limit for all contributors. */
+        operand *both[2] = {&c->a, &c->b};
+        size_t at_a = 0, at_b = 0;
+        uint64_t index;
+        bit_walk walk;
+        for (int i = 0; i < 2; i++) {
+            operand *o = both[i];
+            pl_buf_clear(&o->codes);
+            PL_CHECK(sparse_codes(&o->reader.header, &o->stretch, o->raw[0], o->raw[1],
+                                  &o->codes));
+        }
+        pl_buf_clear(&c->second);
+        const uint8_t *bitmap = join_bitmaps(c, &s);
+        bit_walk_begin(&walk, bitmap, 0, s.count);
+        while (bit_walk_next(&walk, &index)) {
+            int16_t sum = (int16_t)(take_code(&c->a, index, &at_a) +
+                                    take_code(&c->b, index, &at_b));
+            pl_buf_append(&c->second, &sum, sizeof sum);
+        }
+        s.codec = WIRE_LIST16;
+        s.cells = 0;
+        s.kept = c->second.len / 2;
+        s.sections[0] = (codec_section){.data = bitmap, .raw_bytes = c->first.len};
+        s.sections[1] =
+            (codec_section){.data = c->second.data, .raw_bytes = c->second.len};
+    }
     return codec_writer_stretch(&c->writer, &s, false);
 }
 
@@ -249,56 +241,46 @@ done:
 }
 
 /* ---- all messages of a round ---- */
-/* Refuses other messages than homomorphic ones: they would be added without weight. */
-static pl_status check_summable(const pl_codec_message *m, int index, size_t n)
-{
-    pl_codec_info info;
-    PL_CHECK(pl_codec_inspect(m->data, m->bytes, n, &info));
-    if (info.homomorphic)
-        return PL_OK;
-    return pl_fail(PL_ERR_UNSUPPORTED,
-                   "message %d is not homomorphic; add it with its weight", index);
-}
-
-/* Adds all messages, which must be homomorphic, in two buffers in turn. */
+/* Adds all messages in two buffers in turn. Refuses other messages than homomorphic
+ * ones: they would be added without weight. */
 static pl_status combine_all(const pl_codec_source *messages, size_t n, pl_buf sums[2],
                              pl_codec_message *out)
 {
     pl_codec_walk walk = {.source = *messages};
-    pl_codec_message m;
-    float unused;
-    PL_CHECK(pl_codec_next(&walk, &m, &unused));
-    if (!m.data)
-        return pl_fail(PL_ERR_ARG, "there are no messages to add");
-    PL_CHECK(check_summable(&m, 0, n));
-    pl_buf_clear(&sums[0]);
-    pl_buf_append(&sums[0], m.data, (size_t)m.bytes);
-    for (int i = 1;; i++) {
-        const pl_buf *before = &sums[(i - 1) % 2];
+    for (int i = 0;; i++) {
+        pl_codec_message m;
+        pl_codec_info info;
         pl_buf *sum = &sums[i % 2];
+        float unused;
         PL_CHECK(pl_codec_next(&walk, &m, &unused));
-        *out = (pl_codec_message){before->data, before->len};
+        if (!m.data && i == 0)
+            return pl_fail(PL_ERR_ARG, "there are no messages to add");
         if (!m.data)
             return PL_OK;
-        PL_CHECK(check_summable(&m, i, n));
+        PL_CHECK(pl_codec_inspect(m.data, m.bytes, n, &info));
+        if (!info.homomorphic)
+            return pl_fail(PL_ERR_UNSUPPORTED,
+                           "message %d is not homomorphic; add it with its weight", i);
         pl_buf_clear(sum);
-        PL_CHECK(pl_codec_combine(before->data, before->len, m.data, m.bytes, sum));
+        if (i == 0)
+            pl_buf_append(sum, m.data, (size_t)m.bytes);
+        else
+            PL_CHECK(pl_codec_combine(out->data, out->bytes, m.data, m.bytes, sum));
+        *out = (pl_codec_message){sum->data, sum->len};
     }
 }
 
-pl_status pl_codec_add_all(const pl_codec_source *messages, size_t n, float *sum,
-                           double *norm)
+pl_status pl_codec_add_all(const pl_codec_source *messages, size_t n, float *sum)
 {
     float *total = NULL;
     pl_buf sums[2] = {{0}};
     pl_codec_message all = {NULL, 0};
-    double unused;
-    *norm = 0;
+    double norm;
     PL_CHECK(
         pl_try_alloc((n ? n : 1) * sizeof *total, "a sum of updates", (void **)&total));
     pl_status status = combine_all(messages, n, sums, &all);
     if (status == PL_OK)
-        status = pl_codec_add(all.data, all.bytes, n, 1.0f, total, &unused);
+        status = pl_codec_add(all.data, all.bytes, n, 1.0f, total, &norm);
     pl_buf_destroy(&sums[0]);
     pl_buf_destroy(&sums[1]);
     /* the store of an older home may have messages of different layouts */
@@ -310,7 +292,6 @@ pl_status pl_codec_add_all(const pl_codec_source *messages, size_t n, float *sum
     codec_sink sink = {.sum = sum, .weight = 1.0f, .end = n};
     for (size_t i = 0; i < n; i += TILE)
         PL_TRY(sink_tile(&sink, i, total + i, n - i < TILE ? n - i : TILE));
-    *norm = sqrt(sink.squares);
 done:
     pl_free(total);
     return status;

@@ -112,8 +112,6 @@ void codec_writer_begin(codec_writer *w, const codec_header *header, pl_buf *out
 /* sections[i].data: the uncompressed bytes; `in_place`: at the end of `out`. */
 pl_status codec_writer_stretch(codec_writer *w, const codec_stretch *s, bool in_place);
 void codec_writer_end(codec_writer *w);
-/* returns the size of a stretch's record and section entries in the table */
-uint32_t codec_table_bytes(int codec, int variant);
 
 /* To read a message, call codec_reader_open, which checks the header and the table
  * completely; then codec_reader_next for each stretch. */

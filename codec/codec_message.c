@@ -9,13 +9,6 @@ static const char magic[4] = {'P', 'L', 'U', '2'};
 enum { FLAG_HOMOMORPHIC = 1, FLAG_ENTROPY = 2, EXPONENT_MAX = 110 };
 
 /* ---- writing ---- */
-uint32_t codec_table_bytes(int codec, int variant)
-{
-    codec_stretch s = {.codec = codec, .variant = variant};
-    uint64_t raw[SECTIONS_MAX];
-    return RECORD_BYTES + SECTION_BYTES * (uint32_t)codec_raw_bytes(&s, 1, raw);
-}
-
 void codec_writer_begin(codec_writer *w, const codec_header *header, pl_buf *out)
 {
     *w = (codec_writer){.out = out, .start = out->len, .header = *header};
@@ -251,20 +244,15 @@ static const uint8_t *table_end(const codec_reader *r)
     return r->data + HEADER_BYTES + r->header.table_bytes;
 }
 
-static void rewind_reader(codec_reader *r)
-{
-    r->table = r->data + HEADER_BYTES;
-    r->body = table_end(r);
-    r->next = 0;
-}
-
 pl_status codec_reader_open(codec_reader *r, const void *data, uint64_t bytes, size_t n)
 {
     codec_stretch s;
     memset(r, 0, sizeof *r);
     r->data = data;
     PL_CHECK(read_header(r, data, bytes, n));
-    rewind_reader(r);
+    r->table = r->data + HEADER_BYTES;
+    r->body = table_end(r);
+    const codec_reader start = *r;
     for (uint32_t i = 0; i < r->header.n_stretches; i++)
         PL_CHECK(read_stretch(r, &s, table_end(r)));
     if (r->next != r->header.count || r->table != table_end(r) ||
@@ -274,7 +262,7 @@ pl_status codec_reader_open(codec_reader *r, const void *data, uint64_t bytes, s
                        "describes %llu of %llu values",
                        (unsigned long long)r->next,
                        (unsigned long long)r->header.count);
-    rewind_reader(r);
+    *r = start;
     return PL_OK;
 }
 

@@ -93,25 +93,6 @@ static uint64_t count_stretch(const codec_job *job, float threshold)
     return count;
 }
 
-static float tagc_threshold(const codec_job *job, uint64_t budget)
-{
-    static const float thresholds[25] = {
-        1e-20f, 1e-8f, 2e-8f, 5e-8f, 1e-7f, 2e-7f, 5e-7f, 1e-6f, 2e-6f,
-        5e-6f,  1e-5f, 2e-5f, 5e-5f, 1e-4f, 2e-4f, 5e-4f, 1e-3f, 2e-3f,
-        5e-3f,  1e-2f, 2e-2f, 5e-2f, 1e-1f, 2e-1f, 5e-1f};
-    /* the first threshold that keeps at most `budget` values has an index in low..high;
-     * if no threshold keeps so few, the last one is used */
-    int low = 0, high = 24;
-    while (low < high) {
-        int middle = (low + high) / 2;
-        if (count_stretch(job, thresholds[middle]) <= budget)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return thresholds[low];
-}
-
 /* Counts values per bin. The budget-th largest |a| is found exactly with two
  * histograms. The first one is over the upper 16 bits of |a|. The second one is over
  * the lower 15 bits of the values in the bin that contains the value searched for. With
@@ -147,12 +128,26 @@ static int find_bin(const uint64_t *bins, uint64_t *left)
 
 pl_status select_stretch(const codec_job *job, codec_choice *out)
 {
+    static const float thresholds[25] = {
+        1e-20f, 1e-8f, 2e-8f, 5e-8f, 1e-7f, 2e-7f, 5e-7f, 1e-6f, 2e-6f,
+        5e-6f,  1e-5f, 2e-5f, 5e-5f, 1e-4f, 2e-4f, 5e-4f, 1e-3f, 2e-3f,
+        5e-3f,  1e-2f, 2e-2f, 5e-2f, 1e-1f, 2e-1f, 5e-1f};
     uint64_t budget = codec_budget(job->options, (size_t)job->stretch.count);
     *out = (codec_choice){0, 0};
     float tile[TILE];
     for (uint64_t i = 0; i < job->stretch.count; i += TILE)
         PL_CHECK(job_check_finite(job, i, select_top(job_tile(job, i, tile))));
-    float threshold = tagc_threshold(job, budget);
+    /* TAGC: the first threshold that keeps at most `budget` values has an index in
+     * low..high; if no threshold keeps so few, the last one is used */
+    int low = 0, high = 24;
+    while (low < high) {
+        int middle = (low + high) / 2;
+        if (count_stretch(job, thresholds[middle]) <= budget)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    const float threshold = thresholds[low];
     uint64_t kept = count_stretch(job, threshold);
     if (kept <= budget && 2 * kept >= budget) {
         *out = (codec_choice){codec_float_bits(threshold), 0};

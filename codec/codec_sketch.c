@@ -24,7 +24,7 @@
  *
  *            degree of a cell = elements of the bitmap that belong to it
  *   counted ----------------> cells with degree 1 are ready
- *                                |  peel: code of the element, peel_element
+ *                                |  peel: code of the element (sketch_peel)
  *                                v
  *         no cell is ready: every element came out and all cells are 0 --> decoded
  *                           else                                       --> ERR_PEEL
@@ -48,8 +48,7 @@
  *   - Bytes from the network are not trusted: set bits after the end of the stretch, a
  *     wrong number of codes, and codes above the limit are errors (sparse_codes).
  *
- * Ownership. Lists and cells are in the scratch memory of the job (sketch_encode). A
- * struct peeling owns its arrays and is used for all segments of one stretch. */
+ * Ownership. Lists and cells are in the scratch memory of the job (sketch_encode). */
 #include "codec/codec_sketch.h"
 
 /* ---- bitmaps ---- */
@@ -152,102 +151,80 @@ static void sketch_build(const codec_stretch *s, uint64_t seed, const list_out *
 }
 
 /* ---- peeling ---- */
-typedef struct peeling {
-    uint32_t third, n_cells;
-    uint64_t seed, base; /* base: index of the segment's first element */
-    uint16_t *cells;
-    /* for each cell: how many elements belong to it, and the XOR of their numbers */
-    uint32_t *degrees, *members;
-    uint32_t *ready; /* cells that have exactly one element */
-    size_t n_ready, n_left;
-    int16_t *codes; /* code of each element of the segment */
-} peeling;
-
-static pl_status peel_segment(peeling *p, const codec_stretch *s, uint64_t first,
-                              const uint8_t *bitmap, const uint8_t *cells)
-{
-    uint64_t end = s->count - first < SEGMENT ? s->count : first + SEGMENT;
-    p->third = codec_segment_cells(s->cells, (size_t)(end - first));
-    p->n_cells = 3 * p->third;
-    p->base = s->first + first;
-    p->n_ready = p->n_left = 0;
-    memcpy(p->cells, cells, p->n_cells * sizeof *p->cells);
-    memset(p->degrees, 0, p->n_cells * sizeof *p->degrees);
-    memset(p->members, 0, p->n_cells * sizeof *p->members);
-    bit_walk walk;
-    uint64_t index;
-    bit_walk_begin(&walk, bitmap, first, end);
-    while (bit_walk_next(&walk, &index)) {
-        uint32_t element = (uint32_t)(index - first);
-        sketch_cells at;
-        sketch_find(p->seed, p->base + element, p->third, &at);
-        for (int j = 0; j < 3; j++) {
-            p->degrees[at.cell[j]]++;
-            p->members[at.cell[j]] ^= element;
-        }
-        p->n_left++;
-    }
-    for (uint32_t c = 0; c < p->n_cells; c++)
-        if (p->degrees[c] == 1)
-            p->ready[p->n_ready++] = c;
-    while (p->n_ready > 0) {
-        uint32_t c = p->ready[--p->n_ready];
-        if (p->degrees[c] != 1)
-            continue;
-        uint32_t element = p->members[c];
-        sketch_cells at;
-        sketch_find(p->seed, p->base + element, p->third, &at);
-        int j = c < p->third ? 0 : c < 2 * p->third ? 1 : 2;
-        int16_t code = (int16_t)sketch_signed(&at, j, (int16_t)p->cells[c]);
-        p->codes[element] = code;
-        /* A cell's degree only falls, so it becomes 1 only once, and the cell is put
-         * into `ready` only once. */
-        for (j = 0; j < 3; j++) {
-            c = at.cell[j];
-            p->cells[c] = (uint16_t)(p->cells[c] - sketch_signed(&at, j, code));
-            p->members[c] ^= element;
-            if (--p->degrees[c] == 1)
-                p->ready[p->n_ready++] = c;
-        }
-        p->n_left--;
-    }
-    bool clean = p->n_left == 0;
-    for (uint32_t c = 0; c < p->n_cells; c++)
-        clean &= p->cells[c] == 0;
-    if (clean)
-        return PL_OK;
-    return pl_fail(
-        PL_ERR_PEEL,
-        "the sketch of the values from index %llu on cannot be decoded: %zu elements "
-        "are left in %u cells; raise codec.cells, or use a different seed",
-        (unsigned long long)(s->first + first), p->n_left, p->n_cells);
-}
-
 pl_status sketch_peel(const codec_stretch *s, uint64_t seed, const uint8_t *bitmap,
                       const uint8_t *cells, pl_buf *codes)
 {
-    peeling p = {0};
     pl_status status = PL_OK;
     /* Allocates memory for the largest segment; smaller ones use a part of it. */
-    size_t len = s->count < SEGMENT ? (size_t)s->count : SEGMENT;
-    size_t n = 3 * (size_t)codec_segment_cells(s->cells, len);
-    p.cells = pl_alloc(n * sizeof *p.cells);
-    p.degrees = pl_alloc(n * sizeof *p.degrees);
-    p.members = pl_alloc(n * sizeof *p.members);
-    p.ready = pl_alloc(n * sizeof *p.ready);
-    p.codes = pl_alloc(len * sizeof *p.codes);
-    p.seed = seed;
+    const size_t len = s->count < SEGMENT ? (size_t)s->count : SEGMENT;
+    const size_t n = 3 * (size_t)codec_segment_cells(s->cells, len);
+    uint16_t *sums = pl_alloc(n * sizeof *sums); /* the cells without peeled elements */
+    /* for each cell: how many elements belong to it, and the XOR of their numbers */
+    uint32_t *degrees = pl_alloc(n * sizeof *degrees);
+    uint32_t *members = pl_alloc(n * sizeof *members);
+    uint32_t *ready = pl_alloc(n * sizeof *ready);  /* cells that have one element */
+    int16_t *found = pl_alloc(len * sizeof *found); /* code of each element */
     for (uint64_t first = 0; first < s->count; first += SEGMENT) {
-        PL_TRY(peel_segment(&p, s, first, bitmap, cells));
-        uint64_t end = s->count - first < SEGMENT ? s->count : first + SEGMENT, index;
+        const uint64_t end = s->count - first < SEGMENT ? s->count : first + SEGMENT;
+        const uint64_t base = s->first + first;
+        const uint32_t third = codec_segment_cells(s->cells, (size_t)(end - first));
+        const uint32_t n_cells = 3 * third;
+        size_t n_ready = 0, n_left = 0;
         bit_walk walk;
+        uint64_t index;
+        memcpy(sums, cells, n_cells * sizeof *sums);
+        memset(degrees, 0, n_cells * sizeof *degrees);
+        memset(members, 0, n_cells * sizeof *members);
+        bit_walk_begin(&walk, bitmap, first, end);
+        for (; bit_walk_next(&walk, &index); n_left++) {
+            const uint32_t element = (uint32_t)(index - first);
+            sketch_cells at;
+            sketch_find(seed, base + element, third, &at);
+            for (int j = 0; j < 3; j++) {
+                degrees[at.cell[j]]++;
+                members[at.cell[j]] ^= element;
+            }
+        }
+        for (uint32_t c = 0; c < n_cells; c++)
+            if (degrees[c] == 1)
+                ready[n_ready++] = c;
+        while (n_ready > 0) {
+            uint32_t c = ready[--n_ready];
+            if (degrees[c] != 1)
+                continue;
+            const uint32_t element = members[c];
+            sketch_cells at;
+            sketch_find(seed, base + element, third, &at);
+            int j = c < third ? 0 : c < 2 * third ? 1 : 2;
+            const int16_t code = (int16_t)sketch_signed(&at, j, (int16_t)sums[c]);
+            found[element] = code;
+            /* A cell's degree only falls, so it becomes 1 only once, and the cell is
+             * put into `ready` only once. */
+            for (j = 0; j < 3; j++) {
+                c = at.cell[j];
+                sums[c] = (uint16_t)(sums[c] - sketch_signed(&at, j, code));
+                members[c] ^= element;
+                if (--degrees[c] == 1)
+                    ready[n_ready++] = c;
+            }
+            n_left--;
+        }
+        bool clean = n_left == 0;
+        for (uint32_t c = 0; c < n_cells; c++)
+            clean &= sums[c] == 0;
+        if (!clean)
+            PL_TRY(pl_fail(PL_ERR_PEEL,
+                           "the sketch of the values from index %llu on cannot be "
+                           "decoded: %zu elements are left in %u cells; raise "
+                           "codec.cells, or use a different seed",
+                           (unsigned long long)base, n_left, n_cells));
         bit_walk_begin(&walk, bitmap, first, end);
         while (bit_walk_next(&walk, &index))
-            pl_buf_append(codes, &p.codes[index - first], sizeof *p.codes);
-        cells += 2 * p.n_cells;
+            pl_buf_append(codes, &found[index - first], sizeof *found);
+        cells += 2 * n_cells;
     }
 done:
-    pl_free_all(p.cells, p.degrees, p.members, p.ready, p.codes);
+    pl_free_all(sums, degrees, members, ready, found);
     return status;
 }
 

@@ -11,6 +11,7 @@
  *            magnitudes, the first is the mean of those up to m, and the second is the
  *            mean of those above m. */
 #include "codec/codec_internal.h"
+#include <math.h>
 
 typedef struct topk_out {
     uint8_t *scales, *gaps, *codes;
@@ -18,18 +19,13 @@ typedef struct topk_out {
     uint64_t passed; /* number of values skipped since the last kept one */
 } topk_out;
 
-static float magnitude(float x)
-{
-    return codec_bits_float(codec_float_bits(x) & 0x7fffffffu);
-}
-
 /* ---- 8 bits ---- */
 static void put_bytes(topk_out *o, const float *a, const uint16_t *kept, size_t n_kept,
                       float *left)
 {
     float top = 0;
     for (size_t i = 0; i < n_kept; i++)
-        top = magnitude(a[kept[i]]) > top ? magnitude(a[kept[i]]) : top;
+        top = fabsf(a[kept[i]]) > top ? fabsf(a[kept[i]]) : top;
     uint16_t half = (uint16_t)((codec_float_bits(top / 127.0f) + 0xffffu) >> 16);
     half = half < 0x80 ? 0 : half; /* a subnormal scale is replaced by 0 */
     float scale = pl_bf16_to_float(half), inverse = half ? 1.0f / scale : 0.0f;
@@ -49,14 +45,14 @@ static void put_pairs(topk_out *o, const float *a, const uint16_t *kept, size_t 
     uint16_t halves[2];
     double sum = 0;
     for (size_t i = 0; i < n_kept; i++)
-        sum += (double)magnitude(a[kept[i]]);
+        sum += (double)fabsf(a[kept[i]]);
     double bound = n_kept ? sum / (double)n_kept : 0;
     /* the mean of the magnitudes up to `bound`, and of those above it; 0 if there are
      * none */
     double sums[2] = {0, 0};
     size_t counts[2] = {0, 0};
     for (size_t i = 0; i < n_kept; i++) {
-        float m = magnitude(a[kept[i]]);
+        float m = fabsf(a[kept[i]]);
         int class = (double)m > bound;
         sums[class] += (double)m;
         counts[class]++;
@@ -65,7 +61,7 @@ static void put_pairs(topk_out *o, const float *a, const uint16_t *kept, size_t 
         halves[c] =
             counts[c] ? pl_bf16_from_float((float)(sums[c] / (double)counts[c])) : 0;
     for (size_t i = 0; i < n_kept; i++) {
-        float x = a[kept[i]], m = magnitude(x);
+        float x = a[kept[i]], m = fabsf(x);
         uint32_t class = (double)m > bound, sign = codec_float_bits(x) >> 31;
         float sent = pl_bf16_to_float(halves[class]);
         left[kept[i]] = x - (sign ? -sent : sent);
@@ -126,26 +122,11 @@ pl_status topk_encode(codec_job *job)
 }
 
 /* ---- decoding ---- */
-/* Returns the i-th kept value, whose index is `index`. */
-static float get_value(const codec_task *task, uint64_t index, uint64_t i)
-{
-    const uint8_t *scales = task->raw[0], *codes = task->raw[2];
-    uint16_t half;
-    if (task->stretch->variant == 8) {
-        memcpy(&half, scales + index / TILE * 2, 2);
-        return pl_bf16_to_float(half) * (float)(int8_t)codes[i];
-    }
-    uint32_t code = (uint32_t)codes[i / 4] >> i % 4 * 2 & 3;
-    memcpy(&half, scales + index / TILE * 4 + (code & 1) * 2, 2);
-    float m = pl_bf16_to_float(half);
-    return code & 2 ? -m : m;
-}
-
 /* Decodes a stretch; adding kept values takes a fiftieth of a dense update's time. */
 pl_status topk_decode(const codec_task *task)
 {
     const codec_stretch *s = task->stretch;
-    const uint8_t *gaps = task->raw[1];
+    const uint8_t *scales = task->raw[0], *gaps = task->raw[1], *codes = task->raw[2];
     size_t n_gaps = (size_t)s->sections[1].raw_bytes, at = 0;
     uint64_t next = 0;
     for (uint64_t i = 0; i < s->kept; i++) {
@@ -162,9 +143,20 @@ pl_status topk_decode(const codec_task *task)
                            "tensors that begin at index %llu",
                            (unsigned long long)i, (unsigned long long)s->kept,
                            (unsigned long long)s->first);
-        next += gap + 1;
-        PL_CHECK(
-            sink_value(task->sink, s->first + next - 1, get_value(task, next - 1, i)));
+        const uint64_t index = next + gap, block = index / TILE;
+        float value;
+        uint16_t half;
+        if (s->variant == 8) {
+            memcpy(&half, scales + block * 2, 2);
+            value = pl_bf16_to_float(half) * (float)(int8_t)codes[i];
+        } else {
+            const uint32_t code = (uint32_t)codes[i / 4] >> i % 4 * 2 & 3;
+            memcpy(&half, scales + block * 4 + (code & 1) * 2, 2);
+            value = pl_bf16_to_float(half);
+            value = code & 2 ? -value : value;
+        }
+        PL_CHECK(sink_value(task->sink, s->first + index, value));
+        next = index + 1;
     }
     if (at != n_gaps)
         return pl_fail(

@@ -43,64 +43,51 @@ pl_status config_lay(config *c, const char *file, const char *const *sets, int n
     return lay(c, file, sets, n_sets, NULL);
 }
 
-static int64_t usual_ffn(const config *c)
-{
-    return (c->width * 8 / 3 + 7) / 8 * 8;
-}
-
-static double own_floor(const config *c)
-{
-    return strcmp(c->schedule, "wsd") == 0 ? 0 : 0.1;
-}
-
-/* Returns the value that router.sees=-1 stands for. Returns 0 if topology.levels cannot
- * be parsed; config_check reports that error. */
-static int64_t own_sees(const config *c)
-{
-    pl_topology_spec spec;
-    if (config_spec(c, &spec) != PL_OK)
-        return 0;
-    return config_answers_by_likelihood(c, pl_topology_spec_n_paths(&spec))
-               ? DEALING_WINDOWS
-               : 0;
-}
-
-/* The mean of replicas has less noise than the parameters of each, so the base model's
- * replicas take larger steps, as a larger batch does (docs/results/speedup.md). */
-static double own_base_lr(const config *c)
-{
-    return c->lr * fmin(2, sqrt((double)c->base_replicas));
-}
-
 static void fill_derived(config *c)
 {
+    pl_topology_spec spec;
     if (c->head_size == 0 && c->heads > 0)
         c->head_size = c->width / c->heads;
     if (c->kv_heads == 0)
         c->kv_heads = c->heads;
     if (c->ffn == 0)
-        c->ffn = usual_ffn(c);
+        c->ffn = (c->width * 8 / 3 + 7) / 8 * 8;
+    /* The mean of replicas has less noise than the parameters of each, so the base
+     * model's replicas take larger steps, as a larger batch does
+     * (docs/results/speedup.md). */
     if (c->base_lr == 0)
-        c->base_lr = own_base_lr(c);
+        c->base_lr = c->lr * fmin(2, sqrt((double)c->base_replicas));
     if (c->lr_floor < 0)
-        c->lr_floor = own_floor(c);
-    if (c->sees < 0)
-        c->sees = own_sees(c);
+        c->lr_floor = strcmp(c->schedule, "wsd") == 0 ? 0 : 0.1;
+    /* if topology.levels cannot be parsed, config_check reports that error */
+    if (c->sees < 0) {
+        const bool by_likelihood =
+            config_spec(c, &spec) == PL_OK &&
+            pl_answers_by_likelihood(c->answer, (int)c->prefix,
+                                     pl_topology_spec_n_paths(&spec));
+        c->sees = by_likelihood ? DEALING_WINDOWS : 0;
+    }
 }
 
 void config_leave_derived(config *c)
 {
+    config derived = *c;
+    derived.ffn = 0;
+    derived.base_lr = 0;
+    derived.lr_floor = -1;
+    derived.sees = -1;
+    fill_derived(&derived);
     if (c->head_size * c->heads == c->width)
         c->head_size = 0;
     if (c->kv_heads == c->heads)
         c->kv_heads = 0;
-    if (c->ffn == usual_ffn(c))
+    if (c->ffn == derived.ffn)
         c->ffn = 0;
-    if (c->base_lr == own_base_lr(c))
+    if (c->base_lr == derived.base_lr)
         c->base_lr = 0;
-    if (c->lr_floor == own_floor(c))
+    if (c->lr_floor == derived.lr_floor)
         c->lr_floor = -1;
-    if (c->sees == own_sees(c))
+    if (c->sees == derived.sees)
         c->sees = -1;
 }
 
@@ -198,11 +185,6 @@ bool config_wants(const config *c, const char *baseline)
         if (strcmp(word, baseline) == 0)
             return true;
     return false;
-}
-
-bool config_answers_by_likelihood(const config *c, int n_paths)
-{
-    return pl_answers_by_likelihood(c->answer, (int)c->prefix, n_paths);
 }
 
 pl_status config_check_answer(const char *option, const char *value)
@@ -348,15 +330,14 @@ static pl_status check_listener(const config *c, const char *key, const char *te
 
 /* Checks that the chapters fit the outer method, the schedules and the other keys. All
  * chapters except those of train.more share one schedule. */
-static pl_status check_chapters(const config *c, const pl_outer *outer, int n_paths)
+static pl_status check_chapters(const config *c, const config_chapter *chapters, int n,
+                                const pl_outer *outer, int n_paths)
 {
-    config_chapter chapters[CONFIG_CHAPTERS_MAX];
-    int n = 0, last = 0;
+    int last = 0;
     /* splits: a chapter has different paths than the chapter before it; grows: such a
      * chapter begins before train.phases are over */
     bool splits = false, deals = false, grows = false, grafts = false;
     const char *change = ""; /* the key that changed the topology last */
-    PL_CHECK(config_chapters(c, chapters, &n));
     for (int i = 1; i < n; i++) {
         last = chapters[i].more ? last : i;
         splits = splits || chapters[i].splits;
@@ -482,7 +463,7 @@ pl_status config_check(const config *c)
                        "no token is left to predict; make the context longer or the "
                        "prefix shorter",
                        (long long)c->prefix, (long long)c->context);
-    PL_CHECK(check_chapters(c, &outer, n_paths));
+    PL_CHECK(check_chapters(c, chapters, n_chapters, &outer, n_paths));
     /* A frozen module gets no version after its first. Methods whose paths have private
      * parameters, and methods that count arrivals, need further versions. */
     if (c->freeze[0] && !pl_versions_suffice(&outer))

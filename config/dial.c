@@ -15,7 +15,7 @@ static const double REPEATS = 15;
 /* how often a path reads a shard of mean size, before it learns it by heart */
 static const double PATH_EPOCHS = 2;
 /* The base model's least tokens per parameter, unless half of all are less. */
-static const double BASE_TOKENS = 1.5;
+static const double BASE_TOKENS = 0.9;
 /* The number of tokens of AdamW that one token of Muon is worth. */
 static const double MUON_TOKENS = 1.3;
 
@@ -135,23 +135,19 @@ const char *const dial_part_names[DIAL_PARTS] = {[DIAL_START] = "start",
                                                  [DIAL_EVALUATION] =
                                                      "evaluation and end"};
 
-static double measured_rate(const dial_speed *s, bool alone)
-{
-    return alone ? s->alone : s->together;
-}
-
 double dial_rate(const dial_facts *f, double flops, bool alone)
 {
     if (f->n_speeds == 0)
         return 0;
     const dial_speed *small = &f->speeds[0], *large = &f->speeds[f->n_speeds - 1];
+    const double of_small = alone ? small->alone : small->together;
+    const double of_large = alone ? large->alone : large->together;
     if (flops <= small->flops)
-        return measured_rate(small, alone) * small->flops / flops;
+        return of_small * small->flops / flops;
     if (flops >= large->flops)
-        return measured_rate(large, alone) * large->flops / flops;
+        return of_large * large->flops / flops;
     const double at = log(flops / small->flops) / log(large->flops / small->flops);
-    return measured_rate(small, alone) *
-           pow(measured_rate(large, alone) / measured_rate(small, alone), at);
+    return of_small * pow(of_large / of_small, at);
 }
 
 /* How many models score each document: paths, router, base model, baselines. */
@@ -166,34 +162,12 @@ typedef struct step_seconds {
     double alone, together;
 } step_seconds;
 
-static double seconds_between_tasks(const dial_choice *c)
-{
-    return PER_TASK + PER_PARAM * c->params;
-}
-
-/* Returns the base model's steps per step of each path. With a single worker the base
- * model takes as many steps as all paths together, half of all tokens. While some of
- * several workers train the base model, the others wait. So it gets half of the time,
- * but no fewer than BASE_TOKENS tokens per parameter (docs/results/speedup.md). */
-static double base_share(const dial_facts *f, const dial_choice *c, double steps,
-                         const step_seconds *step)
-{
-    const double paths = (double)c->paths;
-    const double tokens = (double)(c->batch * f->context);
-    if (!(f->seconds > 0))
-        return paths;
-    const double half = base_at_once(f) * fmax(paths / f->workers, 1) * step->together /
-                        BUSY / step->alone;
-    const double least = BASE_TOKENS * c->params / tokens / steps;
-    return fmin(paths, fmax(half, least));
-}
-
 /* Divides the steps of a path into phases. A longer training has more and longer
  * phases: 6 of 50 steps for 300 steps, 12 of 61 for 732, 20 of 78 for 1,560, as in
  * docs/results/pays.md. On a fast machine phases are longer, so that workers do not
  * spend most of their time between tasks, if at least FEWEST phases remain. The base
- * model gets its share of the steps (base_share). If a path would read its shard too
- * often, the base model also gets the remaining steps. */
+ * model gets its share of the steps. If a path would read its shard too often, the base
+ * model also gets the remaining steps. */
 static void divide_into_phases(const dial_facts *f, dial_choice *c, double steps,
                                const step_seconds *step)
 {
@@ -205,7 +179,8 @@ static void divide_into_phases(const dial_facts *f, dial_choice *c, double steps
              LEAST_STEPS);
     if (f->phases == 0 && f->base_steps == 0)
         steps = fmin(steps, most);
-    const double longer = seconds_between_tasks(c) / EXCHANGE / step->together;
+    const double between = PER_TASK + PER_PARAM * c->params;
+    const double longer = between / EXCHANGE / step->together;
     double wanted = fmax(round(7 * cbrt(steps)), fmin(longer, steps / FEWEST));
     if (f->tau > 0)
         wanted = (double)f->tau;
@@ -215,7 +190,20 @@ static void divide_into_phases(const dial_facts *f, dial_choice *c, double steps
     double tau = fmin(TAU_MAX, fmax(1, floor(steps / phases)));
     if (f->tau > 0)
         tau = (double)f->tau;
-    const double share = base_share(f, c, steps, step);
+    /* The base model's steps per step of each path. If it can use all processors, as
+     * with a single worker, it takes as many steps as all paths together, half of all
+     * tokens and of the time. While some of several workers train the base model, the
+     * others wait. So it gets 30 % of the time if at least half of the processors wait,
+     * but no fewer than BASE_TOKENS tokens per parameter (docs/results/speedup.md). */
+    double share = paths;
+    if (f->seconds > 0) {
+        const double half = base_at_once(f) * fmax(paths / f->workers, 1) *
+                            step->together / BUSY / step->alone;
+        const double tokens = (double)(c->batch * f->context);
+        const double least = BASE_TOKENS * c->params / tokens / steps;
+        const double over_paths_time = fmax(3, 8 * fmin(half / paths, 1) - 1) / 7;
+        share = fmin(paths, fmax(half * over_paths_time, least));
+    }
     double base = round(share * phases) + floor((share + paths) * (all - steps) / tau);
     base = tau * fmin(floor(STEPS_MAX / tau), base);
     if (f->base_steps > 0)
@@ -230,7 +218,7 @@ static void predict_parts(const dial_facts *f, dial_choice *c, const step_second
 {
     /* routing reads up to four windows of every document */
     enum { WINDOWS = 4 };
-    const double tau = (double)c->tau, between = seconds_between_tasks(c);
+    const double tau = (double)c->tau, between = PER_TASK + PER_PARAM * c->params;
     /* The time in which the mixture takes one step per path and the baselines take the
      * steps that belong to it. The unit is the time of one step of a worker. */
     const double paths = (double)c->paths;
@@ -256,28 +244,6 @@ static void predict_parts(const dial_facts *f, dial_choice *c, const step_second
         c->seconds += c->part[i];
 }
 
-/* Returns the largest number of steps of each path with which the run ends in the given
- * time; 0 if LEAST_STEPS are too many. The user's keys may fix some parts' lengths. */
-static double steps_in_time(const dial_facts *f, const dial_choice *c,
-                            const step_seconds *step, double forward)
-{
-    enum { HALVINGS = 50 };
-    dial_choice trial = *c;
-    double fits = 0, tried = LEAST_STEPS, too_many = STEPS_MAX;
-    for (int i = 0; i < HALVINGS; i++) {
-        divide_into_phases(f, &trial, tried, step);
-        predict_parts(f, &trial, step, forward);
-        if (trial.seconds <= f->seconds)
-            fits = tried;
-        else if (fits > 0)
-            too_many = tried;
-        else
-            return 0;
-        tried = sqrt(fits * too_many);
-    }
-    return fits;
-}
-
 static void choose_steps(const dial_facts *f, dial_choice *c)
 {
     const double flops = dial_flops(c->params, c->width, c->blocks, f->context);
@@ -291,8 +257,26 @@ static void choose_steps(const dial_facts *f, dial_choice *c)
     c->eval_tokens = (int64_t)fmin(f->valid_tokens, fmax(most, LEAST_EVALUATION));
     const step_seconds step = {tokens / (dial_rate(f, flops, true) * BUSY),
                                tokens / together};
-    if (f->seconds > 0)
-        steps = steps_in_time(f, c, &step, forward);
+    if (f->seconds > 0) {
+        /* Finds the largest number of steps of each path with which the run ends in the
+         * given time; 0 if LEAST_STEPS are too many. The user's keys may fix some
+         * parts' lengths. */
+        enum { HALVINGS = 50 };
+        dial_choice trial = *c;
+        double tried = LEAST_STEPS, too_many = STEPS_MAX;
+        steps = 0;
+        for (int i = 0; i < HALVINGS; i++) {
+            divide_into_phases(f, &trial, tried, &step);
+            predict_parts(f, &trial, &step, forward);
+            if (trial.seconds <= f->seconds)
+                steps = tried;
+            else if (steps > 0)
+                too_many = tried;
+            else
+                break;
+            tried = sqrt(steps * too_many);
+        }
+    }
     c->short_of_time = f->seconds > 0 && steps < LEAST_STEPS;
     divide_into_phases(f, c, fmin(fmax(steps, LEAST_STEPS), STEPS_MAX), &step);
     if (together > 0)

@@ -197,8 +197,5 @@ int64_t config_all_phases(const config *c);
 int64_t config_decay_steps(const config *c, int64_t steps);
 /* Returns in how many of a path's phases the rate falls, if it has so many. */
 int64_t config_falling_phases(const config *c, int64_t phases);
-/* Returns whether the path that gives a prompt the highest likelihood answers it, in a
- * run with n_paths paths (router.answer). If not, the router chooses the path. */
-bool config_answers_by_likelihood(const config *c, int n_paths);
 /* Checks the value of an option that overrides router.answer. ERR_USAGE. */
 pl_status config_check_answer(const char *option, const char *value);

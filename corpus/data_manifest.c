@@ -53,15 +53,6 @@ typedef struct input_facts {
     int64_t files, bytes, newest_ms;
 } input_facts;
 
-static void add_file(input_facts *facts, const struct stat *info)
-{
-    int64_t ms = (int64_t)info->st_mtim.tv_sec * 1000 + info->st_mtim.tv_nsec / 1000000;
-    facts->files++;
-    facts->bytes += info->st_size;
-    if (ms > facts->newest_ms)
-        facts->newest_ms = ms;
-}
-
 /* Returns the facts of a file, or sums over a folder's files; zeros without `path`. */
 static input_facts measure_input(const char *path)
 {
@@ -74,13 +65,19 @@ static input_facts measure_input(const char *path)
     if (!walk)
         return facts;
     for (FTSENT *entry = fts_read(walk); entry; entry = fts_read(walk)) {
-        struct stat info;
-        bool link = entry->fts_info == FTS_SL && stat(entry->fts_path, &info) == 0 &&
-                    S_ISREG(info.st_mode);
-        if (entry->fts_info == FTS_F)
-            add_file(&facts, entry->fts_statp);
-        else if (link)
-            add_file(&facts, &info);
+        struct stat linked;
+        const struct stat *info = entry->fts_info == FTS_F ? entry->fts_statp : NULL;
+        if (entry->fts_info == FTS_SL && stat(entry->fts_path, &linked) == 0 &&
+            S_ISREG(linked.st_mode))
+            info = &linked;
+        if (!info)
+            continue;
+        const int64_t ms =
+            (int64_t)info->st_mtim.tv_sec * 1000 + info->st_mtim.tv_nsec / 1000000;
+        facts.files++;
+        facts.bytes += info->st_size;
+        if (ms > facts.newest_ms)
+            facts.newest_ms = ms;
     }
     fts_close(walk);
     return facts;

@@ -163,20 +163,11 @@ static bool skip_string(scanner *s, span *out)
     return take_byte(s, '"') || wrong_json(s, "the quote that ends a string");
 }
 
-/* Skips a number or a word, such as 1e999, NaN or null. */
-static bool skip_word(scanner *s)
-{
-    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-                                  "0123456789+-.";
-    const char *begin = s->at;
-    while (s->at < s->end && *s->at && strchr(letters, *s->at))
-        s->at++;
-    return s->at > begin || wrong_json(s, "a value");
-}
-
 /* Skips a value. For each open bracket the stack has the bracket that closes it. */
 static bool skip_value(scanner *s)
 {
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+                                  "0123456789+-.";
     char stack[DEPTH_MAX];
     int depth = 0;
     span unused;
@@ -196,8 +187,13 @@ static bool skip_value(scanner *s)
             s->at++;
         } else if (depth > 0 && (byte == ',' || byte == ':')) {
             s->at++;
-        } else if (!skip_word(s)) {
-            return false;
+        } else {
+            /* a number or a word, such as 1e999, NaN or null */
+            const char *begin = s->at;
+            while (s->at < s->end && *s->at && strchr(letters, *s->at))
+                s->at++;
+            if (s->at == begin)
+                return wrong_json(s, "a value");
         }
     } while (depth > 0);
     return true;

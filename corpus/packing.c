@@ -17,7 +17,6 @@ typedef struct rooms {
     uint32_t *other;
     /* one bit per amount of room: whether a row has exactly this room */
     uint64_t *some;
-    uint32_t T;
 } rooms;
 
 uint64_t packing_skipped(uint32_t n_tokens, int context, int skip_prefix)
@@ -39,31 +38,13 @@ static void put_row(rooms *r, uint32_t room, uint32_t doc)
     r->some[room / 64] |= 1ull << room % 64;
 }
 
-/* Takes the row with the least room of `length` or more from its list; false: none. */
-static bool take_row(rooms *r, uint32_t length, uint32_t *room, uint32_t *doc)
-{
-    uint64_t mask = ~0ull << length % 64;
-    for (uint32_t word = length / 64; word * 64 < r->T; word++, mask = ~0ull) {
-        uint64_t bits = r->some[word] & mask;
-        if (bits == 0)
-            continue;
-        *room = word * 64 + (uint32_t)__builtin_ctzll(bits);
-        *doc = r->first[*room];
-        r->first[*room] = r->other[*doc];
-        if (r->first[*room] == PACKING_END)
-            r->some[word] &= ~(1ull << *room % 64);
-        return true;
-    }
-    return false;
-}
-
 /* Fills p->next; sets tails[d] to 0 if document d's short window begins no row. */
 static pl_status pack_tails(uint32_t *tails, uint32_t n, uint32_t T, packing *p)
 {
     static const char what[] = "the packing of short windows";
     pl_status status = PL_OK;
     void *next = NULL, *order = NULL, *other = NULL;
-    rooms r = {.T = T};
+    rooms r = {0};
     uint64_t *counts = pl_alloc(((size_t)T + 1) * sizeof *counts);
     r.first = pl_alloc((size_t)T * sizeof *r.first);
     r.some = pl_alloc(((size_t)T / 64 + 1) * sizeof *r.some);
@@ -88,12 +69,22 @@ static pl_status pack_tails(uint32_t *tails, uint32_t n, uint32_t T, packing *p)
         if (tails[i] > 0)
             by_length[counts[tails[i]]++] = i;
     for (uint32_t i = 0; i < n_tails; i++) {
-        uint32_t doc = by_length[i], length = tails[doc], room, owner;
+        const uint32_t doc = by_length[i], length = tails[doc];
         p->next[doc] = PACKING_END;
-        if (!take_row(&r, length, &room, &owner)) {
+        /* takes the row with the least room of `length` or more from its list */
+        uint32_t word = length / 64;
+        uint64_t bits = r.some[word] & (~0ull << length % 64);
+        while (bits == 0 && ++word * 64 < T)
+            bits = r.some[word];
+        if (bits == 0) {
             put_row(&r, T - length, doc);
             continue;
         }
+        const uint32_t room = word * 64 + (uint32_t)__builtin_ctzll(bits);
+        const uint32_t owner = r.first[room];
+        r.first[room] = r.other[owner];
+        if (r.first[room] == PACKING_END)
+            r.some[word] &= ~(1ull << room % 64);
         p->next[doc] = p->next[owner];
         p->next[owner] = doc;
         tails[doc] = 0;
@@ -113,6 +104,13 @@ pl_status packing_make(const pl_tokens *tokens, const uint32_t *docs, uint32_t n
     pl_status status = PL_OK;
     void *rows = NULL, *lengths = NULL;
     *out = (packing){0};
+    if (o->context < 1 || o->n_replicas < 1 || o->replica < 0 ||
+        o->replica >= o->n_replicas || o->skip_prefix < 0)
+        return pl_fail(PL_ERR_ARG,
+                       "a sampler needs context >= 1, 0 <= replica < n_replicas and "
+                       "skip_prefix >= 0, not context %d, replica %d of %d, "
+                       "skip_prefix %d",
+                       o->context, o->replica, o->n_replicas, o->skip_prefix);
     PL_TRY(pl_try_alloc(((size_t)n + 1) * sizeof(uint64_t), what, &rows));
     out->first_row = rows;
     PL_TRY(pl_try_alloc(((size_t)n + 1) * sizeof(uint32_t), what, &lengths));

@@ -22,8 +22,9 @@ typedef struct packing {
 
 /* Returns how many windows of a document have all their targets in the prefix. */
 uint64_t packing_skipped(uint32_t n_tokens, int context, int skip_prefix);
-/* Arranges documents docs[0..n-1], or, if docs is NULL, the first n of the file. The
- * result depends only on their lengths, context, skip_prefix and pack. */
+/* Checks the options (ERR_ARG). Arranges documents docs[0..n-1], or, if docs is NULL,
+ * the first n of the file. The result depends only on their lengths, context,
+ * skip_prefix and pack. */
 pl_status packing_make(const pl_tokens *tokens, const uint32_t *docs, uint32_t n,
                        const pl_sampler_options *options, packing *out);
 void packing_clear(packing *p);

@@ -100,16 +100,6 @@ static double split_draw(const preparation *work, uint64_t hash)
     return pl_random_uniform(work->options->seed, pl_stream("split", 0, 0), hash);
 }
 
-/* Returns whether a document is held out. If the options name no held-out file, only
- * the hash of the document decides, so it stays in the same set (training or held-out)
- * when other documents of the corpus change. */
-static bool held_out(const preparation *work, uint64_t hash)
-{
-    if (work->reading_valid || work->options->valid[0] != '\0')
-        return work->reading_valid;
-    return split_draw(work, hash) < work->options->valid_share;
-}
-
 /* Adds a document to its set. When max_bytes have been read, stops the reader with
  * ERR_CANCELLED and sets work->full, so that read_path does not treat this status as an
  * error. The last document may exceed the limit, so that even a small limit gives one
@@ -123,7 +113,12 @@ static pl_status collect_document(void *context, const pl_document *document)
         work->n_duplicates++;
         return PL_OK;
     }
-    bool valid = held_out(work, hash);
+    /* If the options name no held-out text, only the hash of the document decides, so
+     * it stays in the same set (training or held-out) when other documents of the
+     * corpus change. */
+    bool valid = work->reading_valid;
+    if (!valid && work->options->valid[0] == '\0')
+        valid = split_draw(work, hash) < work->options->valid_share;
     work->full = !valid && work->options->max_bytes > 0 &&
                  work->train_bytes >= work->options->max_bytes;
     if (work->full)
@@ -190,7 +185,7 @@ static pl_status read_documents(preparation *work)
     }
     if (options->corpus[0] == '\0') {
         pl_buf domains = {0};
-        uint64_t max = work->options->max_bytes ? work->options->max_bytes : UINT64_MAX;
+        uint64_t max = options->max_bytes ? options->max_bytes : UINT64_MAX;
         pl_status status = pl_system_text_read(max, collect_document, work, &domains);
         if (domains.len > 0)
             say(work, "data     %s", pl_buf_text(&domains));
@@ -222,8 +217,7 @@ static pl_status read_documents(preparation *work)
     if (work->n_duplicates + work->n_empty + work->n_skipped > 0)
         say(work,
             "data     left out: %llu duplicate and %llu empty documents, %llu binary "
-            "or "
-            "UTF-16 files",
+            "or UTF-16 files",
             (unsigned long long)work->n_duplicates, (unsigned long long)work->n_empty,
             (unsigned long long)work->n_skipped);
     return PL_OK;
@@ -448,10 +442,8 @@ static pl_status build(preparation *work)
     PL_TRY(token_writer_open(pl_join(path, work->folder, DATA_VALID), vocab,
                              &work->valid));
     PL_TRY(tokenise(work));
-    result->train_documents = token_writer_n_docs(work->train);
-    result->train_tokens = token_writer_n_tokens(work->train);
-    result->valid_documents = token_writer_n_docs(work->valid);
-    result->valid_tokens = token_writer_n_tokens(work->valid);
+    token_writer_count(work->train, &result->train_documents, &result->train_tokens);
+    token_writer_count(work->valid, &result->valid_documents, &result->valid_tokens);
     if (result->valid_documents == 0)
         PL_TRY(pl_fail(
             PL_ERR_DATA,
@@ -481,13 +473,6 @@ done:
     return status;
 }
 
-static pl_status reuse(preparation *work)
-{
-    PL_CHECK(data_manifest_reuse(work->folder, work->options, work->result));
-    say_split(work, "; prepared before, verified");
-    return PL_OK;
-}
-
 pl_status pl_prepare(const pl_prepare_options *options, const char *folder,
                      pl_prepare_result *out)
 {
@@ -513,12 +498,17 @@ pl_status pl_prepare(const pl_prepare_options *options, const char *folder,
     if (strcmp(options->corpus, "-") == 0 && strcmp(options->valid, "-") == 0)
         return pl_fail(PL_ERR_CONFIG,
                        "data.corpus and data.valid cannot both be standard input");
-    if (pl_path_exists(pl_join(manifest, folder, DATA_MANIFEST)))
-        return reuse(&work);
-    PL_CHECK(pl_make_folders(folder));
-    PL_CHECK(pl_lock_folder(folder, &lock));
-    /* Another process may have finished the folder between the check and the lock. */
-    pl_status status = pl_path_exists(manifest) ? reuse(&work) : build(&work);
+    bool ready = pl_path_exists(pl_join(manifest, folder, DATA_MANIFEST));
+    if (!ready) {
+        PL_CHECK(pl_make_folders(folder));
+        PL_CHECK(pl_lock_folder(folder, &lock));
+        /* another process may have finished the folder meanwhile */
+        ready = pl_path_exists(manifest);
+    }
+    const pl_status status =
+        ready ? data_manifest_reuse(folder, options, out) : build(&work);
+    if (ready && status == PL_OK)
+        say_split(&work, "; prepared before, verified");
     pl_unlock_folder(&lock);
     return status;
 }

@@ -15,6 +15,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#define REPLACEMENT "\xef\xbf\xbd" /* U+FFFD */
+
 enum { CHUNK_BYTES = 1 << 18, DOCUMENT_MAX = 64 << 20, NAME_SHOWN = 200 };
 
 typedef struct document_reader {
@@ -48,13 +50,24 @@ static bool is_blank_text(const char *text, size_t len)
     return true;
 }
 
-/* Replaces invalid bytes in a copy of the text. Valid text is not copied. */
+/* Replaces each invalid byte by U+FFFD in a copy of the text. Valid text is not
+ * copied. An invalid sequence gives one U+FFFD per byte, so the number of replaced
+ * bytes is also the number of U+FFFD. */
 static void clean_text(document_reader *reader, const char **text, size_t *len)
 {
-    if (utf8_valid_len(*text, *len) == *len)
+    size_t at = utf8_valid_len(*text, *len);
+    if (at == *len)
         return;
     pl_buf_clear(&reader->clean);
-    reader->stats->n_replaced_bytes += utf8_clean(*text, *len, &reader->clean);
+    pl_buf_append(&reader->clean, *text, at);
+    while (at < *len) {
+        pl_buf_append(&reader->clean, REPLACEMENT, sizeof REPLACEMENT - 1);
+        reader->stats->n_replaced_bytes++;
+        at++;
+        const size_t valid = utf8_valid_len(*text + at, *len - at);
+        pl_buf_append(&reader->clean, *text + at, valid);
+        at += valid;
+    }
     *text = (const char *)reader->clean.data;
     *len = reader->clean.len;
 }
@@ -88,23 +101,12 @@ static const struct packed {
 } packed_kinds[] = {
     {"PAR1", "a Parquet file",
      "convert it with duckdb -c \"COPY (SELECT text FROM 'FILE') TO 'corpus.jsonl' "
-     "(FORMAT "
-     "json)\" and give corpus.jsonl",
+     "(FORMAT json)\" and give corpus.jsonl",
      0},
     {"PK\x03\x04", "a zip archive (such as .docx, .xlsx or .epub)", NULL, 0},
     {"%PDF-", "a PDF document", NULL, 0},
     {"{\\rtf", "an RTF document", NULL, 0},
     {"ustar", "a tar archive", NULL, 257}};
-
-static const struct packed *packed_kind(const pl_buf *raw)
-{
-    const size_t n = sizeof packed_kinds / sizeof *packed_kinds;
-    for (const struct packed *k = packed_kinds; k < packed_kinds + n; k++)
-        if (raw->len >= k->at + strlen(k->begins) &&
-            memcmp(raw->data + k->at, k->begins, strlen(k->begins)) == 0)
-            return k;
-    return NULL;
-}
 
 static pl_status too_long(const text_source *source)
 {
@@ -428,7 +430,14 @@ static pl_status read_file(document_reader *reader, text_source *source)
     pl_buf_clear(&reader->raw);
     PL_CHECK(text_stream_open(source->path, &source->stream));
     PL_TRY(text_stream_read(source->stream, CHUNK_BYTES, &reader->raw, &end));
-    const struct packed *packed = packed_kind(&reader->raw);
+    const struct packed *packed = NULL;
+    for (size_t i = 0; i < sizeof packed_kinds / sizeof *packed_kinds && !packed; i++) {
+        const struct packed *kind = &packed_kinds[i];
+        const size_t len = strlen(kind->begins);
+        if (reader->raw.len >= kind->at + len &&
+            memcmp(reader->raw.data + kind->at, kind->begins, len) == 0)
+            packed = kind;
+    }
     const char *wide = wide_encoding(&reader->raw);
     if (source->in_folder && (wide || (packed && !packed->remedy))) {
         reader->stats->n_skipped_files++;
@@ -476,37 +485,6 @@ static int by_entry_name(const FTSENT **a, const FTSENT **b)
     return strcmp((*a)->fts_name, (*b)->fts_name);
 }
 
-static pl_status read_entry(document_reader *reader, const char *root, FTS *walk,
-                            FTSENT *entry)
-{
-    if (entry->fts_level > 0 && entry->fts_name[0] == '.') {
-        fts_set(walk, entry, FTS_SKIP);
-        return PL_OK;
-    }
-    if (entry->fts_info == FTS_DNR || entry->fts_info == FTS_ERR ||
-        entry->fts_info == FTS_NS)
-        return pl_fail(entry->fts_errno == EACCES ? PL_ERR_NOPERM : PL_ERR_IO,
-                       "reading '%s' failed: %s", entry->fts_path,
-                       strerror(entry->fts_errno));
-    /* reading a pipe or socket would block */
-    struct stat info;
-    const bool links = entry->fts_info == FTS_SL && stat(entry->fts_path, &info) == 0 &&
-                       S_ISREG(info.st_mode);
-    if (entry->fts_info != FTS_F && !links)
-        return PL_OK;
-    char domain[256];
-    /* The domain is the name of the folder directly below the root that contains the
-     * entry, or "" if the entry is in the root itself. */
-    const char *below = entry->fts_path + strlen(root);
-    below += strspn(below, "/");
-    size_t len = strcspn(below, "/");
-    bool nested = below[len] == '/' && len < 256;
-    memcpy(domain, below, nested ? len : 0);
-    domain[nested ? len : 0] = '\0';
-    text_source source = {.path = entry->fts_path, .domain = domain, .in_folder = true};
-    return read_file(reader, &source);
-}
-
 /* Reads the files of a folder and those below. Links to folders may form circles. */
 static pl_status read_folder(document_reader *reader, const char *path)
 {
@@ -520,17 +498,44 @@ static pl_status read_folder(document_reader *reader, const char *path)
     if (!walk)
         return pl_fail(PL_ERR_IO, "reading the folder '%s' failed: %s", path,
                        strerror(errno));
-    for (FTSENT *entry = fts_read(walk); entry && status == PL_OK;
-         entry = fts_read(walk))
-        status = read_entry(reader, root, walk, entry);
-    fts_close(walk);
-    if (status == PL_OK && reader->stats->n_files == 0)
-        status = pl_fail(
+    for (FTSENT *entry = fts_read(walk); entry; entry = fts_read(walk)) {
+        if (entry->fts_level > 0 && entry->fts_name[0] == '.') {
+            fts_set(walk, entry, FTS_SKIP);
+            continue;
+        }
+        if (entry->fts_info == FTS_DNR || entry->fts_info == FTS_ERR ||
+            entry->fts_info == FTS_NS)
+            PL_TRY(pl_fail(entry->fts_errno == EACCES ? PL_ERR_NOPERM : PL_ERR_IO,
+                           "reading '%s' failed: %s", entry->fts_path,
+                           strerror(entry->fts_errno)));
+        /* reading a pipe or socket would block */
+        struct stat info;
+        const bool links = entry->fts_info == FTS_SL &&
+                           stat(entry->fts_path, &info) == 0 && S_ISREG(info.st_mode);
+        if (entry->fts_info != FTS_F && !links)
+            continue;
+        /* The domain is the name of the folder directly below the root that contains
+         * the entry, or "" if the entry is in the root itself. */
+        char domain[256];
+        const char *below = entry->fts_path + strlen(root);
+        below += strspn(below, "/");
+        const size_t len = strcspn(below, "/");
+        const bool nested = below[len] == '/' && len < sizeof domain;
+        memcpy(domain, below, nested ? len : 0);
+        domain[nested ? len : 0] = '\0';
+        text_source source = {
+            .path = entry->fts_path, .domain = domain, .in_folder = true};
+        PL_TRY(read_file(reader, &source));
+    }
+    if (reader->stats->n_files == 0)
+        PL_TRY(pl_fail(
             PL_ERR_DATA,
             "the folder '%s' holds no text files (it has %llu binary or UTF-16 files; "
-            "hidden "
-            "files are not counted): give UTF-8 text, JSON lines, or a folder of them",
-            path, (unsigned long long)reader->stats->n_skipped_files);
+            "hidden files are not counted): give UTF-8 text, JSON lines, or a folder "
+            "of them",
+            path, (unsigned long long)reader->stats->n_skipped_files));
+done:
+    fts_close(walk);
     return status;
 }
 

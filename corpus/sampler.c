@@ -22,24 +22,10 @@ struct pl_sampler {
     uint32_t n_docs;
 };
 
-static pl_status check_sampler_options(const pl_sampler_options *options)
-{
-    if (options->context < 1 || options->n_replicas < 1 || options->replica < 0 ||
-        options->replica >= options->n_replicas || options->skip_prefix < 0)
-        return pl_fail(PL_ERR_ARG,
-                       "a sampler needs context >= 1, 0 <= replica < n_replicas and "
-                       "skip_prefix >= 0, not context %d, replica %d of %d, "
-                       "skip_prefix %d",
-                       options->context, options->replica, options->n_replicas,
-                       options->skip_prefix);
-    return PL_OK;
-}
-
 pl_status pl_sampler_create(const pl_tokens *tokens, const pl_sampler_options *options,
                             pl_sampler **out)
 {
     *out = NULL;
-    PL_CHECK(check_sampler_options(options));
     pl_sampler *sampler = pl_alloc(sizeof *sampler);
     pl_status status = PL_OK;
     sampler->tokens = tokens;
@@ -80,29 +66,10 @@ pl_status pl_sampler_count_rows(const pl_tokens *tokens, const uint32_t *docs,
 {
     packing rows;
     *out = 0;
-    PL_CHECK(check_sampler_options(options));
     PL_CHECK(packing_make(tokens, docs, n, options, &rows));
     *out = rows.first_row[n];
     packing_clear(&rows);
     return PL_OK;
-}
-
-/* Finds the document to which a row belongs: the last document whose first row is not
- * after this row. A document without rows has the same first row as the next document,
- * so it is never found. */
-static uint32_t document_of(const pl_sampler *sampler, uint64_t row)
-{
-    const uint64_t *first = sampler->rows.first_row;
-    /* the loop keeps first[low] <= row < first[high] */
-    uint32_t low = 0, high = sampler->n_docs;
-    while (high - low > 1) {
-        uint32_t middle = low + (high - low) / 2;
-        if (first[middle] <= row)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
 }
 
 /* Returns the number of tokens at the document's start that do not count as targets. */
@@ -119,54 +86,29 @@ typedef struct doc_window {
     uint64_t within;
 } doc_window;
 
-/* A row of a batch while it is being filled. */
-typedef struct batch_row {
-    int32_t *tokens, *targets; /* [T] */
-    uint64_t used;
-    int64_t counted; /* number of targets that count in the loss */
-} batch_row;
-
-/* Appends a window to a row. The target of each input token is the token after it. The
- * tokens of the prefix are inputs, too, but they do not count as targets. */
-static void append_window(const pl_sampler *sampler, doc_window w, batch_row *row)
-{
-    uint64_t T = (uint64_t)sampler->options.context, at = w.within * T;
-    const uint64_t prefix = uncounted(sampler, w.doc);
-    const pl_token_doc *doc = pl_tokens_doc(sampler->tokens, w.doc);
-    uint64_t n = doc->n_tokens - 1 - at < T ? doc->n_tokens - 1 - at : T;
-    int32_t *tokens = row->tokens + row->used, *targets = row->targets + row->used;
-    assert(row->used + n <= T);
-    pl_tokens_copy(sampler->tokens, doc->first + at, (size_t)n, tokens);
-    pl_tokens_copy(sampler->tokens, doc->first + at + 1, (size_t)n, targets);
-    for (uint64_t t = 0; t < n; t++) {
-        if (at + 1 + t < prefix)
-            targets[t] = -1;
-        else
-            row->counted++;
-    }
-    if (row->used > 0)
-        tokens[0] |= PL_TEXT_BEGINS;
-    row->used += n;
-}
-
-/* Returns the row of a sample in O(1): one place of the permutation. */
-static uint64_t row_of(const pl_sampler *sampler, uint64_t sample)
-{
-    const pl_sampler_options *options = &sampler->options;
-    uint64_t n_rows = pl_sampler_rows(sampler);
-    uint64_t k = sample * (uint64_t)options->n_replicas + (uint64_t)options->replica;
-    uint64_t stream = pl_stream("sampler", options->stream, k / n_rows);
-    return pl_permute(options->seed, stream, n_rows, k % n_rows);
-}
-
 /* Returns the first window of a sample's row. */
 static doc_window first_window(const pl_sampler *sampler, uint64_t sample)
 {
     const pl_sampler_options *o = &sampler->options;
-    const uint64_t number = row_of(sampler, sample);
-    const uint32_t doc = document_of(sampler, number);
-    const uint32_t n_tokens = pl_tokens_doc(sampler->tokens, doc)->n_tokens;
-    return (doc_window){doc, number - sampler->rows.first_row[doc] +
+    const uint64_t *first = sampler->rows.first_row;
+    /* the row is one place of a permutation */
+    const uint64_t n_rows = pl_sampler_rows(sampler);
+    const uint64_t k = sample * (uint64_t)o->n_replicas + (uint64_t)o->replica;
+    const uint64_t stream = pl_stream("sampler", o->stream, k / n_rows);
+    const uint64_t row = pl_permute(o->seed, stream, n_rows, k % n_rows);
+    /* It belongs to the last document whose first row is not after it. A document
+     * without rows has the same first row as the next document, so it is never found.
+     * The loop keeps first[low] <= row < first[high]. */
+    uint32_t low = 0, high = sampler->n_docs;
+    while (high - low > 1) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (first[middle] <= row)
+            low = middle;
+        else
+            high = middle;
+    }
+    const uint32_t n_tokens = pl_tokens_doc(sampler->tokens, low)->n_tokens;
+    return (doc_window){low, row - first[low] +
                                  packing_skipped(n_tokens, o->context, o->skip_prefix)};
 }
 
@@ -184,25 +126,21 @@ static bool next_window(const pl_sampler *sampler, doc_window *w)
     return true;
 }
 
-/* Returns how many targets append_window counts in one window. */
-static uint64_t count_window(const pl_sampler *sampler, doc_window w)
-{
-    const uint64_t T = (uint64_t)sampler->options.context, at = w.within * T;
-    const uint64_t prefix = uncounted(sampler, w.doc);
-    const uint64_t left = pl_tokens_doc(sampler->tokens, w.doc)->n_tokens - 1 - at;
-    const uint64_t n = left < T ? left : T;
-    const uint64_t skipped = prefix > at + 1 ? prefix - at - 1 : 0;
-    return skipped < n ? n - skipped : 0;
-}
-
 uint64_t pl_sampler_count(const pl_sampler *sampler, uint64_t first_sample, uint64_t n,
                           const uint32_t *part_of, uint64_t *counts)
 {
+    const uint64_t T = (uint64_t)sampler->options.context;
     uint64_t counted = 0;
     for (uint64_t i = 0; i < n; i++) {
         doc_window w = first_window(sampler, first_sample + i);
         do {
-            const uint64_t in_window = count_window(sampler, w);
+            /* how many targets pl_sampler_fill counts in this window */
+            const uint64_t at = w.within * T, prefix = uncounted(sampler, w.doc);
+            const uint64_t left =
+                pl_tokens_doc(sampler->tokens, w.doc)->n_tokens - 1 - at;
+            const uint64_t n_targets = left < T ? left : T;
+            const uint64_t skipped = prefix > at + 1 ? prefix - at - 1 : 0;
+            const uint64_t in_window = skipped < n_targets ? n_targets - skipped : 0;
             counts[part_of ? part_of[w.doc] : w.doc] += in_window;
             counted += in_window;
         } while (next_window(sampler, &w));
@@ -213,20 +151,35 @@ uint64_t pl_sampler_count(const pl_sampler *sampler, uint64_t first_sample, uint
 int64_t pl_sampler_fill(const pl_sampler *sampler, uint64_t first_sample, int B,
                         int32_t *tokens, int32_t *targets)
 {
-    const size_t T = (size_t)sampler->options.context;
+    const uint64_t T = (uint64_t)sampler->options.context;
     int64_t counted = 0;
-    for (int b = 0; b < B; b++) {
+    for (int b = 0; b < B; b++, tokens += T, targets += T) {
         doc_window w = first_window(sampler, first_sample + (uint64_t)b);
-        batch_row row = {.tokens = tokens + (size_t)b * T,
-                         .targets = targets + (size_t)b * T};
-        do
-            append_window(sampler, w, &row);
-        while (next_window(sampler, &w));
-        for (uint64_t t = row.used; t < T; t++) {
-            row.tokens[t] = 0;
-            row.targets[t] = -1;
+        uint64_t used = 0; /* tokens of the row that are filled */
+        do {
+            /* The target of each input token is the token after it. The tokens of the
+             * prefix are inputs, too, but they do not count as targets. */
+            const uint64_t at = w.within * T, prefix = uncounted(sampler, w.doc);
+            const pl_token_doc *doc = pl_tokens_doc(sampler->tokens, w.doc);
+            const uint64_t left = doc->n_tokens - 1 - at, n = left < T ? left : T;
+            assert(used + n <= T);
+            pl_tokens_copy(sampler->tokens, doc->first + at, (size_t)n, tokens + used);
+            pl_tokens_copy(sampler->tokens, doc->first + at + 1, (size_t)n,
+                           targets + used);
+            for (uint64_t t = 0; t < n; t++) {
+                if (at + 1 + t < prefix)
+                    targets[used + t] = -1;
+                else
+                    counted++;
+            }
+            if (used > 0)
+                tokens[used] |= PL_TEXT_BEGINS;
+            used += n;
+        } while (next_window(sampler, &w));
+        for (uint64_t t = used; t < T; t++) {
+            tokens[t] = 0;
+            targets[t] = -1;
         }
-        counted += row.counted;
     }
     return counted;
 }

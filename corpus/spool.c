@@ -16,16 +16,15 @@ pl_status spool_create(const char *folder, document_spool **out)
     document_spool *made = pl_alloc(sizeof *made);
     pl_status status = PL_OK;
     *out = NULL;
-    if (pl_join(made->path, folder, "documents.tmp")[0] == '\0') {
-        status = pl_fail(PL_ERR_ARG, "the path '%s' is too long", folder);
-    } else {
-        made->file = fopen(made->path, "wb");
-        if (!made->file)
-            status = pl_file_failed("write", made->path);
-    }
-    if (status != PL_OK)
-        spool_destroy(&made);
+    if (pl_join(made->path, folder, "documents.tmp")[0] == '\0')
+        PL_TRY(pl_fail(PL_ERR_ARG, "the path '%s' is too long", folder));
+    made->file = fopen(made->path, "wb");
+    if (!made->file)
+        PL_TRY(pl_file_failed("write", made->path));
     *out = made;
+    made = NULL;
+done:
+    spool_destroy(&made);
     return status;
 }
 
@@ -148,5 +147,3 @@ pl_status spool_seal(document_spool *spool)
     /* an empty file cannot be mapped */
     return spool->n_bytes > 0 ? pl_map_file(spool->path, &spool->text) : PL_OK;
 }
-
-/* ---- reading ---- */

@@ -43,7 +43,7 @@ static const text_place places[] = {
 enum { N_PLACES = sizeof places / sizeof *places };
 
 typedef struct domain_files {
-    const char *name, *root; /* root: of the domain's first place, for messages */
+    const char *name;
     char **paths;
     size_t n_paths;
     size_t next; /* number of files that were tried so far */
@@ -92,60 +92,39 @@ static void walk_place(domain_files *files, const text_place *place, char **root
 }
 
 /* ---- reading ---- */
-/* Reads the beginning of a file, cut at the end of a line. *len is 0 if the file is
- * skipped: no user named it, and it cannot be read or is not UTF-8. */
-static void read_beginning(const char *path, pl_buf *raw, size_t *len)
+/* Tries the domain's next file, and delivers its beginning, cut at the end of a line.
+ * No user named the file, so it is skipped if it cannot be read or is not UTF-8. The
+ * order of files is shuffled, but always the same. So the files that are used represent
+ * all files of the domain. */
+static pl_status read_next(system_text *text, domain_files *files, pl_document_fn fn,
+                           void *context)
 {
+    const uint64_t shuffle =
+        pl_stream("system text", (uint64_t)(files - text->domains), 0);
+    const char *path =
+        files->paths[pl_permute(0, shuffle, files->n_paths, files->next++)];
+    pl_buf *raw = &text->raw;
     text_stream *stream;
     bool end = false;
-    *len = 0;
     pl_buf_clear(raw);
     if (text_stream_open(path, &stream) != PL_OK)
-        return;
+        return PL_OK;
     while (!end && raw->len <= DOCUMENT_BYTES)
         if (text_stream_read(stream, DOCUMENT_BYTES, raw, &end) != PL_OK)
             break;
     text_stream_close(&stream);
+    const char *begin = (const char *)raw->data;
     if (raw->len < SHORTEST_BYTES)
-        return;
-    const char *text = (const char *)raw->data;
-    size_t cut = tokenizer_block_len(text, raw->len, DOCUMENT_BYTES);
-    if (utf8_valid_len(text, cut) == cut)
-        *len = cut;
-}
-
-/* Tries the domain's next file. The order of files is shuffled, but always the same. So
- * the files that are used represent all files of the domain. */
-static pl_status read_next(system_text *text, domain_files *files, pl_document_fn fn,
-                           void *context)
-{
-    uint64_t stream = pl_stream("system text", (uint64_t)(files - text->domains), 0);
-    size_t i = (size_t)pl_permute(0, stream, files->n_paths, files->next++), len;
-    read_beginning(files->paths[i], &text->raw, &len);
-    if (len == 0)
+        return PL_OK;
+    const size_t len = tokenizer_block_len(begin, raw->len, DOCUMENT_BYTES);
+    if (utf8_valid_len(begin, len) != len)
         return PL_OK;
     files->n_documents++;
     files->n_bytes += len;
     text->n_bytes += len;
-    pl_document document = {.text = (const char *)text->raw.data,
-                            .len = len,
-                            .domain = files->name,
-                            .source = files->paths[i]};
+    const pl_document document = {
+        .text = begin, .len = len, .domain = files->name, .source = path};
     return fn(context, &document);
-}
-
-/* Returns the domain with files left that has the fewest bytes so far, or NULL. So if a
- * small domain runs out of files, the other domains share its part equally. */
-static domain_files *neediest(system_text *text)
-{
-    domain_files *found = NULL;
-    for (size_t d = 0; d < text->n_domains; d++) {
-        domain_files *files = &text->domains[d];
-        bool left = files->next < files->n_paths;
-        if (left && (!found || files->n_bytes < found->n_bytes))
-            found = files;
-    }
-    return found;
 }
 
 pl_status pl_system_text_read(uint64_t max_bytes, pl_document_fn fn, void *context,
@@ -155,22 +134,29 @@ pl_status pl_system_text_read(uint64_t max_bytes, pl_document_fn fn, void *conte
     pl_status status = PL_OK;
     for (size_t i = 0; i < N_PLACES; i++) {
         glob_t found = {0};
-        if (i == 0 || strcmp(places[i].domain, places[i - 1].domain) != 0) {
-            text->domains[text->n_domains].root = places[i].root;
+        if (i == 0 || strcmp(places[i].domain, places[i - 1].domain) != 0)
             text->domains[text->n_domains++].name = places[i].domain;
-        }
         if (glob(places[i].root, GLOB_NOSORT, NULL, &found) == 0)
             walk_place(&text->domains[text->n_domains - 1], &places[i], found.gl_pathv);
         globfree(&found);
     }
-    domain_files *files = neediest(text);
-    while (files && text->n_bytes < max_bytes) {
-        PL_TRY(read_next(text, files, fn, context));
-        files = neediest(text);
+    while (text->n_bytes < max_bytes) {
+        /* Takes the domain with files left that has the fewest bytes so far. So if a
+         * small domain runs out of files, the other domains share its part equally. */
+        domain_files *next = NULL;
+        for (size_t d = 0; d < text->n_domains; d++) {
+            domain_files *files = &text->domains[d];
+            bool left = files->next < files->n_paths;
+            if (left && (!next || files->n_bytes < next->n_bytes))
+                next = files;
+        }
+        if (!next)
+            break;
+        PL_TRY(read_next(text, next, fn, context));
     }
     size_t n_filled = 0;
     for (size_t d = 0; d < text->n_domains; d++) {
-        files = &text->domains[d];
+        const domain_files *files = &text->domains[d];
         if (files->n_documents == 0)
             continue;
         if (describe)

@@ -137,29 +137,6 @@ pl_status train(const text_block *blocks, size_t n, int vocab, std::string *mode
                    message.c_str());
 }
 
-/* Returns the byte of a piece that stands for a byte: 0x41 for the piece "<0x41>".
- * Returns -1 for all other pieces. */
-int byte_of(std::string_view piece)
-{
-    unsigned value = 0;
-    if (piece.size() != 6 ||
-        std::sscanf(std::string(piece).c_str(), "<0x%2X>", &value) != 1)
-        return -1;
-    return static_cast<int>(value);
-}
-
-/* Returns the text of a piece, with blanks for its blank marks. */
-std::string text_of(std::string_view piece)
-{
-    std::string text;
-    for (size_t at = 0; at < piece.size();) {
-        bool blank = piece.substr(at, kBlank.size()) == kBlank;
-        text += blank ? ' ' : piece[at];
-        at += blank ? kBlank.size() : 1;
-    }
-    return text;
-}
-
 } // namespace
 
 struct pl_tokenizer {
@@ -184,15 +161,22 @@ void fill_tables(pl_tokenizer *tokenizer)
     tokenizer->byte_ids.assign(256, -1);
     for (int id = 0; id < vocab; id++) {
         std::string &bytes = tokenizer->bytes[static_cast<size_t>(id)];
-        int byte = processor.IsByte(id) ? byte_of(processor.IdToPiece(id)) : -1;
-        if (byte >= 0) {
+        const std::string &piece = processor.IdToPiece(id);
+        unsigned byte = 0; /* the piece "<0x41>" stands for the byte 0x41 */
+        if (processor.IsByte(id) && piece.size() == 6 &&
+            std::sscanf(piece.c_str(), "<0x%2X>", &byte) == 1 && byte <= 0xff) {
             bytes.assign(1, static_cast<char>(byte));
-            n_bytes += tokenizer->byte_ids[static_cast<size_t>(byte)] < 0;
-            tokenizer->byte_ids[static_cast<size_t>(byte)] = id;
+            n_bytes += tokenizer->byte_ids[byte] < 0;
+            tokenizer->byte_ids[byte] = id;
         } else if (processor.IsUnknown(id)) {
             bytes = kReplacement;
         } else if (!processor.IsControl(id)) {
-            bytes = text_of(processor.IdToPiece(id));
+            /* the text of the piece, with blanks for its blank marks */
+            for (size_t at = 0; at < piece.size();) {
+                bool blank = piece.compare(at, kBlank.size(), kBlank) == 0;
+                bytes += blank ? ' ' : piece[at];
+                at += blank ? kBlank.size() : 1;
+            }
         }
     }
     if (n_bytes != 256)
@@ -260,29 +244,6 @@ pl_status probe(pl_tokenizer *tokenizer)
     return PL_OK;
 }
 
-/* Loads a model. It is refused if its tokens 0, 1 and 2 are not unknown, BOS and EOS,
- * because this program relies on these numbers. */
-pl_status load(pl_tokenizer *tokenizer, const void *data, size_t len)
-{
-    auto &processor = tokenizer->processor;
-    auto result = processor.LoadFromSerializedProto(
-        absl::string_view(static_cast<const char *>(data), len));
-    if (!result.ok())
-        return pl_fail(PL_ERR_DAMAGED,
-                       "these %zu bytes are not a SentencePiece model: give another "
-                       "file, or leave data.tokenizer empty to train one",
-                       len);
-    if (processor.unk_id() != PL_TOKEN_UNK || processor.bos_id() != PL_TOKEN_BOS ||
-        processor.eos_id() != PL_TOKEN_EOS)
-        return pl_fail(
-            PL_ERR_UNSUPPORTED,
-            "the tokenizer has the numbers %d, %d, %d for unknown, BOS and EOS, but "
-            "they must be 0, 1, 2 (train it with --unk_id=0 --bos_id=1 --eos_id=2)",
-            processor.unk_id(), processor.bos_id(), processor.eos_id());
-    fill_tables(tokenizer);
-    return probe(tokenizer);
-}
-
 } // namespace
 
 pl_status sentencepiece_train(const text_block *blocks, size_t n_blocks, int vocab,
@@ -312,10 +273,28 @@ pl_status pl_tokenizer_load_bytes(const void *data, size_t len, pl_tokenizer **o
     return guarded("loading the tokenizer", [&] {
         /* This pointer also frees the object if the library throws an exception. */
         std::unique_ptr<pl_tokenizer> tokenizer(new pl_tokenizer);
-        pl_status status = load(tokenizer.get(), data, len);
-        if (status == PL_OK)
-            *out = tokenizer.release();
-        return status;
+        auto &processor = tokenizer->processor;
+        auto result = processor.LoadFromSerializedProto(
+            absl::string_view(static_cast<const char *>(data), len));
+        if (!result.ok())
+            return pl_fail(
+                PL_ERR_DAMAGED,
+                "these %zu bytes are not a SentencePiece model: give another file, or "
+                "leave data.tokenizer empty to train one",
+                len);
+        /* this program relies on the numbers of these tokens */
+        if (processor.unk_id() != PL_TOKEN_UNK || processor.bos_id() != PL_TOKEN_BOS ||
+            processor.eos_id() != PL_TOKEN_EOS)
+            return pl_fail(
+                PL_ERR_UNSUPPORTED,
+                "the tokenizer has the numbers %d, %d, %d for unknown, BOS and EOS, "
+                "but they must be 0, 1, 2 (train it with --unk_id=0 --bos_id=1 "
+                "--eos_id=2)",
+                processor.unk_id(), processor.bos_id(), processor.eos_id());
+        fill_tables(tokenizer.get());
+        PL_CHECK(probe(tokenizer.get()));
+        *out = tokenizer.release();
+        return PL_OK;
     });
 }
 

@@ -48,33 +48,6 @@ static bool is_type(const pl_json *value, const char *type)
 }
 
 /* ---- how a text is prepared ---- */
-static pl_status take_step(json_tokenizer *t, const pl_json *step)
-{
-    const char *type = pl_json_get_text(step, "type");
-    if (is_type(step, "Prepend") &&
-        strcmp(pl_json_get_text(step, "prepend"), BLANK) == 0) {
-        t->blank_first = true;
-        return PL_OK;
-    }
-    if (is_type(step, "Replace") &&
-        strcmp(pl_json_get_text(pl_json_get(step, "pattern"), "String"), " ") == 0 &&
-        strcmp(pl_json_get_text(step, "content"), BLANK) == 0) {
-        t->replaces_blanks = true;
-        return PL_OK;
-    }
-    if (is_type(step, "Metaspace") && !pl_json_get_bool(step, "split") &&
-        pl_json_get(step, "split") &&
-        strcmp(pl_json_get_text(step, "replacement"), BLANK) == 0) {
-        t->replaces_blanks = true;
-        t->blank_first = strcmp(pl_json_get_text(step, "prepend_scheme"), "never") != 0;
-        return PL_OK;
-    }
-    return other_kind(is_type(step, "ByteLevel") || is_type(step, "Split")
-                          ? "it is byte-level BPE, as GPT-2, Llama 3 and Qwen have"
-                      : type[0] ? "it prepares text in an unknown way"
-                                : "a step of its normalizer has no `type`");
-}
-
 /* Reads a normalizer or a pre-tokenizer: null, one step, or a list of steps. */
 static pl_status take_steps(json_tokenizer *t, const char *name, const char *list_name)
 {
@@ -82,10 +55,33 @@ static pl_status take_steps(json_tokenizer *t, const char *name, const char *lis
     const pl_json *list = pl_json_get(value, list_name);
     if (!pl_json_is_object(value))
         return PL_OK;
-    if (!is_type(value, "Sequence"))
-        return take_step(t, value);
-    for (size_t i = 0; i < pl_json_count(list); i++)
-        PL_CHECK(take_step(t, pl_json_at(list, i)));
+    const bool is_list = is_type(value, "Sequence");
+    const size_t n_steps = is_list ? pl_json_count(list) : 1;
+    for (size_t i = 0; i < n_steps; i++) {
+        const pl_json *step = is_list ? pl_json_at(list, i) : value;
+        const pl_json *pattern = pl_json_get(step, "pattern");
+        if (is_type(step, "Prepend") &&
+            strcmp(pl_json_get_text(step, "prepend"), BLANK) == 0) {
+            t->blank_first = true;
+        } else if (is_type(step, "Replace") &&
+                   strcmp(pl_json_get_text(pattern, "String"), " ") == 0 &&
+                   strcmp(pl_json_get_text(step, "content"), BLANK) == 0) {
+            t->replaces_blanks = true;
+        } else if (is_type(step, "Metaspace") && !pl_json_get_bool(step, "split") &&
+                   pl_json_get(step, "split") &&
+                   strcmp(pl_json_get_text(step, "replacement"), BLANK) == 0) {
+            t->replaces_blanks = true;
+            t->blank_first =
+                strcmp(pl_json_get_text(step, "prepend_scheme"), "never") != 0;
+        } else {
+            return other_kind(is_type(step, "ByteLevel") || is_type(step, "Split")
+                                  ? "it is byte-level BPE, as GPT-2, Llama 3 and Qwen "
+                                    "have"
+                              : pl_json_get_text(step, "type")[0]
+                                  ? "it prepares text in an unknown way"
+                                  : "a step of its normalizer has no `type`");
+        }
+    }
     return PL_OK;
 }
 

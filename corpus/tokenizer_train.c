@@ -4,7 +4,6 @@
  * gets a sample: blocks of at most 4 KiB, spread evenly over the documents. (The
  * library does not accept longer sentences.) The choice depends only on the texts. */
 #include "corpus/tokenizer.h"
-#include "corpus/utf8.h"
 #include <stdlib.h>
 
 enum { SAMPLE_BYTES = 8 << 20, BLOCK_BYTES = 4096 };
@@ -19,46 +18,11 @@ size_t tokenizer_block_len(const char *text, size_t len, size_t max)
     for (size_t at = max; at > 0; at--)
         if (text[at - 1] != ' ' && text[at] == ' ')
             return at;
-    size_t at = utf8_cut(text, max);
+    size_t at = max; /* not inside a character */
+    while (at > 0 && ((uint8_t)text[at] & 0xc0) == 0x80)
+        at--;
     /* returns `max` if the text is not UTF-8, so that the caller's loop always ends */
     return at > 0 ? at : max;
-}
-
-typedef struct text_sample {
-    text_block *blocks;
-    size_t n_blocks, cap;
-    uint64_t total_bytes, seen_bytes, taken_bytes;
-} text_sample;
-
-/* Takes a block if all taken blocks, including this one, then have at most the fraction
- * SAMPLE_BYTES / total_bytes of the bytes seen so far. So every part of the corpus
- * contributes its share. */
-static pl_status sample_text(text_sample *sample, const char *text, size_t len)
-{
-    double share = sample->total_bytes <= SAMPLE_BYTES
-                       ? 1.0
-                       : (double)SAMPLE_BYTES / (double)sample->total_bytes;
-    for (size_t at = 0; at < len;) {
-        size_t step = tokenizer_block_len(text + at, len - at, BLOCK_BYTES);
-        sample->seen_bytes += step;
-        /* Doubles are exact up to 2^53 bytes; if share is 1, every block is taken. */
-        if ((double)(sample->taken_bytes + step) <=
-            (double)sample->seen_bytes * share) {
-            if (sample->n_blocks == sample->cap) {
-                size_t cap = sample->cap ? sample->cap * 2 : 1024;
-                text_block *blocks = realloc(sample->blocks, cap * sizeof *blocks);
-                if (!blocks)
-                    return pl_fail(PL_ERR_NOMEM, "no memory for a sample of %zu blocks",
-                                   cap);
-                sample->blocks = blocks;
-                sample->cap = cap;
-            }
-            sample->blocks[sample->n_blocks++] = (text_block){text + at, step};
-            sample->taken_bytes += step;
-        }
-        at += step;
-    }
-    return PL_OK;
 }
 
 /* n_threads is not used: SentencePiece's BPE trainer is not faster with more threads,
@@ -67,18 +31,41 @@ static pl_status sample_text(text_sample *sample, const char *text, size_t len)
 pl_status pl_tokenizer_train(const char *const *texts, const size_t *lens, size_t n,
                              int vocab, int n_threads, const char *model_path)
 {
-    text_sample sample = {0};
+    text_block *blocks = NULL;
+    size_t n_blocks = 0, cap = 0;
+    uint64_t total_bytes = 0, seen_bytes = 0, taken_bytes = 0;
     pl_buf model = {0};
     pl_status status = PL_OK;
     (void)n_threads;
     for (size_t i = 0; i < n; i++)
-        sample.total_bytes += lens[i];
+        total_bytes += lens[i];
+    /* Takes a block if all taken blocks, including this one, then have at most the
+     * fraction SAMPLE_BYTES / total_bytes of the bytes seen so far. So every part of
+     * the corpus contributes its share. Doubles are exact up to 2^53 bytes; if the
+     * share is 1, every block is taken. */
+    const double share =
+        total_bytes <= SAMPLE_BYTES ? 1.0 : (double)SAMPLE_BYTES / (double)total_bytes;
     for (size_t i = 0; i < n; i++)
-        PL_TRY(sample_text(&sample, texts[i], lens[i]));
-    PL_TRY(sentencepiece_train(sample.blocks, sample.n_blocks, vocab, &model));
+        for (size_t at = 0, step; at < lens[i]; at += step) {
+            step = tokenizer_block_len(texts[i] + at, lens[i] - at, BLOCK_BYTES);
+            seen_bytes += step;
+            if ((double)(taken_bytes + step) > (double)seen_bytes * share)
+                continue;
+            if (n_blocks == cap) {
+                cap = cap ? cap * 2 : 1024;
+                text_block *more = realloc(blocks, cap * sizeof *more);
+                if (!more)
+                    PL_TRY(pl_fail(PL_ERR_NOMEM, "no memory for a sample of %zu blocks",
+                                   cap));
+                blocks = more;
+            }
+            blocks[n_blocks++] = (text_block){texts[i] + at, step};
+            taken_bytes += step;
+        }
+    PL_TRY(sentencepiece_train(blocks, n_blocks, vocab, &model));
     PL_TRY(pl_replace_file(model_path, model.data, model.len));
 done:
-    free(sample.blocks);
+    free(blocks);
     pl_buf_destroy(&model);
     return status;
 }

@@ -80,14 +80,11 @@ pl_status token_writer_add(token_writer *writer, const int32_t *tokens, size_t n
     return PL_OK;
 }
 
-uint64_t token_writer_n_docs(const token_writer *writer)
+void token_writer_count(const token_writer *writer, uint64_t *n_docs,
+                        uint64_t *n_tokens)
 {
-    return writer->layout.n_docs;
-}
-
-uint64_t token_writer_n_tokens(const token_writer *writer)
-{
-    return writer->layout.n_tokens;
+    *n_docs = writer->layout.n_docs;
+    *n_tokens = writer->layout.n_tokens;
 }
 
 pl_status token_writer_end(token_writer *writer, const char *const *domains,

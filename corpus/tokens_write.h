@@ -12,8 +12,8 @@ pl_status token_writer_open(const char *path, uint32_t vocab, token_writer **out
 pl_status token_writer_add(token_writer *writer, const int32_t *tokens, size_t n,
                            uint32_t domain, uint64_t hash);
 
-uint64_t token_writer_n_docs(const token_writer *writer);
-uint64_t token_writer_n_tokens(const token_writer *writer);
+void token_writer_count(const token_writer *writer, uint64_t *n_docs,
+                        uint64_t *n_tokens);
 
 /* Writes the table, the names and the checksums, syncs the file, and renames it to
  * `path`. The rename becomes durable with the next fsync of the folder. */

@@ -5,10 +5,3 @@
 
 /* Returns how many bytes at the text's start are valid UTF-8; `len`: all. */
 size_t utf8_valid_len(const char *text, size_t len);
-
-/* Appends the text with U+FFFD for each invalid byte; returns their number. */
-uint64_t utf8_clean(const char *text, size_t len, pl_buf *out);
-
-/* Returns the largest position up to `at` that does not split a character. The text
- * must be valid, and longer than `at` bytes. */
-size_t utf8_cut(const char *text, size_t at);

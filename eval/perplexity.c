@@ -132,15 +132,15 @@ pl_status pl_score_routed(pl_scorer *scorer, const pl_tokens *tokens,
                           const uint32_t *docs, const int *path_of, size_t n,
                           pl_path_params_fn params, void *context, pl_score *scores)
 {
-    int n_paths = pl_topology_n_paths(pl_scorer_topology(scorer));
+    const pl_topology *topology = pl_scorer_settings(scorer)->topology;
+    int n_paths = pl_topology_n_paths(topology);
     void *block = NULL;
     /* [n] each: the scores of a path's documents, and their places in the list */
     pl_score *own = NULL;
     pl_status status;
     memset(scores, 0, n * sizeof *scores);
     PL_CHECK(pl_check_paths(path_of, n, n_paths));
-    PL_TRY(pl_try_alloc(pl_topology_path_params(pl_scorer_topology(scorer)) *
-                            sizeof(float),
+    PL_TRY(pl_try_alloc(pl_topology_path_params(topology) * sizeof(float),
                         "a path's parameters", &block));
     PL_TRY(pl_try_alloc(n * (sizeof *own + sizeof(size_t) + sizeof *docs),
                         "routed documents", (void **)&own));

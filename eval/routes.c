@@ -64,34 +64,16 @@ void pl_route_choose(const pl_route_document *d, pl_score scores[PL_ROUTE_COUNT]
 }
 
 /* ---- the matrix, computed for a part of the documents at a time ---- */
-
 static size_t n_targets_of(const pl_route_job *job, size_t i)
 {
     return pl_doc_targets(pl_tokens_doc(job->tokens, job->docs[i]));
 }
 
-/* Returns the losses of a document under the gate's models, one row per path. The
- * losses of a closed path are NaN, so that it is never chosen. */
-static float *make_gate_losses(const pl_route_job *job, uint32_t doc)
-{
-    const pl_token_doc *from = pl_tokens_doc(job->tokens, doc);
-    const size_t n = pl_doc_targets(from);
-    const int n_paths = pl_topology_n_paths(pl_scorer_topology(job->scorer));
-    float *losses = pl_alloc((n * (size_t)n_paths + 1) * sizeof *losses);
-    int32_t *text = pl_alloc((n + 1) * sizeof *text);
-    pl_tokens_copy(job->tokens, from->first, n > 0 ? n + 1 : 0, text);
-    job->gate_losses(job->gate, n_paths, text, (int)n + 1, losses, n);
-    for (int path = 0; job->closed && path < n_paths; ++path)
-        for (size_t t = 0; job->closed[path] && t < n; ++t)
-            losses[(size_t)path * n + t] = NAN;
-    pl_free(text);
-    return losses;
-}
-
 static pl_status score_part(const pl_route_job *job, size_t first, size_t n,
                             size_t targets, float *params, const pl_routes *out)
 {
-    const int n_paths = pl_topology_n_paths(pl_scorer_topology(job->scorer));
+    const pl_scorer_options *settings = pl_scorer_settings(job->scorer);
+    const int n_paths = pl_topology_n_paths(settings->topology);
     float *losses = NULL;
     pl_status status;
     PL_TRY(pl_try_alloc(targets * (size_t)n_paths * sizeof(float),
@@ -110,14 +92,28 @@ static pl_status score_part(const pl_route_job *job, size_t first, size_t n,
     const float *next = losses;
     pl_score scores[PL_ROUTE_COUNT];
     for (size_t i = first; i < first + n; ++i) {
-        float *gate = gated ? make_gate_losses(job, job->docs[i]) : NULL;
+        const pl_token_doc *from = pl_tokens_doc(job->tokens, job->docs[i]);
+        const size_t n_own = pl_doc_targets(from);
+        float *gate = NULL;
+        if (gated) {
+            /* The losses of the document under the gate's models, one row per path. The
+             * losses of a closed path are NaN, so that it is never chosen. */
+            gate = pl_alloc((n_own * (size_t)n_paths + 1) * sizeof *gate);
+            int32_t *text = pl_alloc((n_own + 1) * sizeof *text);
+            pl_tokens_copy(job->tokens, from->first, n_own > 0 ? n_own + 1 : 0, text);
+            job->gate_losses(job->gate, n_paths, text, (int)n_own + 1, gate, n_own);
+            for (int path = 0; job->closed && path < n_paths; ++path)
+                for (size_t t = 0; job->closed[path] && t < n_own; ++t)
+                    gate[(size_t)path * n_own + t] = NAN;
+            pl_free(text);
+        }
         const pl_route_document d = {.losses = next,
                                      .stride = targets,
                                      .n_paths = n_paths,
-                                     .n_targets = (uint32_t)n_targets_of(job, i),
+                                     .n_targets = (uint32_t)n_own,
                                      .prefix = job->prefix,
-                                     .window = pl_scorer_context(job->scorer),
-                                     .step = pl_scorer_step(job->scorer),
+                                     .window = settings->context,
+                                     .step = settings->step,
                                      .router_path = job->path_of[i],
                                      .gate = gate};
         pl_route_choose(&d, scores, &out->likeliest[i]);
@@ -136,7 +132,7 @@ done:
 
 pl_status pl_score_routes(const pl_route_job *job, const pl_routes *out)
 {
-    const pl_topology *t = pl_scorer_topology(job->scorer);
+    const pl_topology *t = pl_scorer_settings(job->scorer)->topology;
     const int n_paths = pl_topology_n_paths(t);
     const size_t bytes = pl_topology_path_params(t) * sizeof(float);
     const size_t most = job->most_bytes / ((size_t)n_paths * sizeof(float));

@@ -98,19 +98,9 @@ void pl_scorer_destroy(pl_scorer **scorer)
     *scorer = NULL;
 }
 
-const pl_topology *pl_scorer_topology(const pl_scorer *scorer)
+const pl_scorer_options *pl_scorer_settings(const pl_scorer *scorer)
 {
-    return scorer->options.topology;
-}
-
-int pl_scorer_context(const pl_scorer *scorer)
-{
-    return scorer->options.context;
-}
-
-int pl_scorer_step(const pl_scorer *scorer)
-{
-    return scorer->options.step;
+    return &scorer->options;
 }
 
 pl_status pl_scorer_load(pl_scorer *scorer, const float *params)

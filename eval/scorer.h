@@ -54,9 +54,8 @@ typedef struct pl_score {
 typedef struct pl_scorer pl_scorer;
 pl_status pl_scorer_create(const pl_scorer_options *options, pl_scorer **out);
 void pl_scorer_destroy(pl_scorer **scorer); /* accepts NULL */
-const pl_topology *pl_scorer_topology(const pl_scorer *scorer);
-int pl_scorer_context(const pl_scorer *scorer); /* T */
-int pl_scorer_step(const pl_scorer *scorer);    /* S */
+/* Returns the options, with the defaults of context, batch and step in place of 0. */
+const pl_scorer_options *pl_scorer_settings(const pl_scorer *scorer);
 /* Returns the target with which the window begins that counts target t. */
 static inline uint32_t pl_window_start(uint32_t t, uint32_t T, uint32_t S)
 {

@@ -27,16 +27,12 @@ static void lower(search *s, int task, int64_t phase)
     s->lowered = true;
 }
 
-static bool contributes(const search *s, int task, int module)
-{
-    return pl_topology_path_has(s->topology, task / s->n_replicas, module);
-}
-
 static int64_t first_change(const search *s, int module)
 {
     int64_t first = s->arm->inner.phases;
     for (int i = 0; i < s->n_tasks; i++)
-        if (contributes(s, i, module) && s->out->changes[i] < first)
+        if (pl_topology_path_has(s->topology, i / s->n_replicas, module) &&
+            s->out->changes[i] < first)
             first = s->out->changes[i];
     return first;
 }
@@ -54,7 +50,7 @@ static void spread_change(search *s, int module)
         first--;
     const bool keeps_round = has(s, PL_KEPT_UPDATES, module, first + 1);
     for (int i = 0; i < s->n_tasks; i++)
-        if (contributes(s, i, module))
+        if (pl_topology_path_has(s->topology, i / s->n_replicas, module))
             lower(s, i, s->out->changes[i] > first && keeps_round ? first + 1 : first);
 }
 
@@ -78,12 +74,6 @@ static void choose_state(search *s, int task)
         }
 }
 
-/* Whether the arm must begin from its first phase if any task is affected. */
-static bool begins_anew(const pl_arm *arm)
-{
-    return pl_arm_scores(arm) || !pl_versions_suffice(&arm->outer);
-}
-
 void pl_affected_find(const pl_arm *arm, const pl_topology *topology,
                       const int64_t *draws, pl_kept_fn kept, void *context,
                       pl_affected *out)
@@ -101,17 +91,19 @@ void pl_affected_find(const pl_arm *arm, const pl_topology *topology,
     out->changes = pl_alloc((size_t)s.n_tasks * sizeof *out->changes);
     out->begins = pl_alloc((size_t)s.n_tasks * sizeof *out->begins);
     out->stays = pl_alloc((size_t)n_modules * sizeof *out->stays);
+    /* whether the arm must begin from its first phase if any task is affected */
+    const bool anew = pl_arm_scores(arm) || !pl_versions_suffice(&arm->outer);
     bool any = false;
     for (int i = 0; i < s.n_tasks; i++) {
         out->changes[i] = draws[i];
         any = any || draws[i] < arm->inner.phases;
     }
-    for (int i = 0; any && begins_anew(arm) && i < s.n_tasks; i++)
+    for (int i = 0; any && anew && i < s.n_tasks; i++)
         out->changes[i] = 0;
     do {
         s.lowered = false;
         for (int m = 0; m < n_modules; m++)
-            if (contracts[m].period > 0 && !begins_anew(arm))
+            if (contracts[m].period > 0 && !anew)
                 spread_change(&s, m);
         for (int i = 0; i < s.n_tasks; i++)
             choose_state(&s, i);
@@ -119,7 +111,7 @@ void pl_affected_find(const pl_arm *arm, const pl_topology *topology,
     for (int m = 0; m < n_modules; m++) {
         const int64_t count = (int64_t)contracts[m].n_rounds;
         out->stays[m] = first_change(&s, m) < arm->inner.phases && count > 0
-                            ? (begins_anew(arm) ? 0 : first_change(&s, m))
+                            ? (anew ? 0 : first_change(&s, m))
                             : count;
     }
     pl_free(contracts);

@@ -44,9 +44,3 @@ bool pl_draws_explain(const pl_draws *draws, const pl_arm *arm, int path, int re
                    pl_draw_has(&draws->items[i], arm, path, replica, phase);
     return draws->n_secret > 0 || (has_row ? n_drawn > 0 : n_drawn < n_known);
 }
-
-void pl_draws_clear(pl_draws *draws)
-{
-    pl_free(draws->items);
-    *draws = (pl_draws){0};
-}

@@ -11,9 +11,9 @@ typedef struct pl_draws {
     size_t n, n_secret; /* n_secret: draws whose secrets were not published */
 } pl_draws;
 
+/* The caller frees out->items. */
 pl_status pl_draws_read(pl_store *store, pl_draws *out);
 /* Returns whether the task may have been audited, or not, as `has_row` says. With
  * several processes it is not known which one drew the task. */
 bool pl_draws_explain(const pl_draws *draws, const pl_arm *arm, int path, int replica,
                       int64_t phase, bool has_row);
-void pl_draws_clear(pl_draws *draws);

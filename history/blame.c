@@ -5,23 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static pl_contributor *find_contributor(pl_blame *b, const pl_contribution *c)
-{
-    for (size_t i = 0; i < b->n; i++) {
-        pl_contributor *p = &b->list[i];
-        if (p->path == c->path && p->replica == c->replica &&
-            strcmp(p->worker, c->worker) == 0 && strcmp(p->device, c->device) == 0)
-            return p;
-    }
-    b->list = pl_grow(b->list, (b->n + 1) * sizeof *b->list);
-    pl_contributor *p = &b->list[b->n++];
-    /* the newest version is visited first, so its loss stays */
-    *p = (pl_contributor){.path = c->path, .replica = c->replica, .loss = c->work.loss};
-    pl_copy_text(p->worker, sizeof p->worker, c->worker);
-    pl_copy_text(p->device, sizeof p->device, c->device);
-    return p;
-}
-
 static int by_first(const void *x, const void *y)
 {
     const pl_sample_range *a = x, *b = y;
@@ -55,7 +38,21 @@ static void add_version(pl_blame *b, const pl_version *v)
         const pl_contribution *c = &v->contributions[i];
         if (pl_contribution_is_base(c))
             continue;
-        pl_contributor *p = find_contributor(b, c);
+        size_t at = 0;
+        while (at < b->n &&
+               (b->list[at].path != c->path || b->list[at].replica != c->replica ||
+                strcmp(b->list[at].worker, c->worker) != 0 ||
+                strcmp(b->list[at].device, c->device) != 0))
+            at++;
+        if (at == b->n) {
+            b->list = pl_grow(b->list, (b->n + 1) * sizeof *b->list);
+            /* the newest version is visited first, so its loss stays */
+            b->list[b->n++] = (pl_contributor){
+                .path = c->path, .replica = c->replica, .loss = c->work.loss};
+            pl_copy_text(b->list[at].worker, sizeof b->list[at].worker, c->worker);
+            pl_copy_text(b->list[at].device, sizeof b->list[at].device, c->device);
+        }
+        pl_contributor *p = &b->list[at];
         const double share = sum > 0 ? pull_of(v, c, by_norm) / sum : 0;
         const uint64_t first = c->work.first_sample, end = first + c->work.n_samples;
         pl_sample_ranges *ranges = &p->samples;

@@ -37,17 +37,12 @@ double pl_difference_changed(const pl_difference *d)
     return d->n ? (double)d->n_changed / (double)d->n : 0;
 }
 
-static void unload_params(pl_comparison *c)
-{
-    pl_free_all(c->x, c->y);
-    c->x = c->y = NULL;
-}
-
 pl_status pl_comparison_load(pl_comparison *c, const pl_version *a, const pl_version *b)
 {
     size_t n = 0;
     char arm[PL_MODULE_NAME_MAX];
-    unload_params(c);
+    pl_free_all(c->x, c->y);
+    c->x = c->y = NULL;
     PL_CHECK(pl_version_params(c->store, a, "a version", &c->n, &c->x));
     PL_CHECK(pl_version_params(c->store, b, "a version", &n, &c->y));
     if (n != c->n)
@@ -109,7 +104,8 @@ void pl_comparison_run(const pl_comparison *c, pl_difference_fn fn, void *contex
 
 void pl_comparison_clear(pl_comparison *c)
 {
-    unload_params(c);
+    pl_free_all(c->x, c->y);
+    c->x = c->y = NULL;
     pl_topology_destroy(&c->topology);
     pl_arm_clear(&c->arm);
 }

@@ -64,18 +64,6 @@ static pl_status open_counting(pl_store *store, const pl_subject *subject, count
     return PL_OK;
 }
 
-/* Returns the number of targets in n samples of a replica, from sample number `first`
- * on. *of gets the number of those in the subject's documents. */
-static uint64_t count_samples(const counting *c, int replica, uint64_t first,
-                              uint64_t n, uint64_t *of)
-{
-    uint64_t counts[2] = {0};
-    const uint64_t all =
-        pl_sampler_count(c->samplers[replica], first, n, c->marks, counts);
-    *of = counts[1];
-    return all;
-}
-
 /* Adds to `into` the counts of n samples of a replica, from sample number `first` on.
  * The counts of a complete phase are computed once and kept in c. */
 static void add_samples(counting *c, int replica, uint64_t first, uint64_t n,
@@ -87,8 +75,12 @@ static void add_samples(counting *c, int replica, uint64_t first, uint64_t n,
         first % size == 0 && n == size && phase < (uint64_t)c->arm->inner.phases;
     size_t at = (size_t)replica * (size_t)c->arm->inner.phases + (size_t)phase;
     uint64_t all = whole ? c->n_tokens[at] : 0, of = whole ? c->of_tokens[at] : 0;
-    if (all == 0)
-        all = count_samples(c, replica, first, n, &of);
+    if (all == 0) {
+        /* the targets outside and inside of the subject's documents */
+        uint64_t counts[2] = {0};
+        all = pl_sampler_count(c->samplers[replica], first, n, c->marks, counts);
+        of = counts[1];
+    }
     if (whole) {
         c->n_tokens[at] = all;
         c->of_tokens[at] = of;
@@ -243,10 +235,11 @@ pl_status pl_exposure_draws(pl_store *store, const pl_arm *arm,
             *emptied = path;
         for (int r = 0; status == PL_OK && r < replicas; r++) {
             int64_t *draw = &draws[path * replicas + r];
-            uint64_t of = 0;
             for (*draw = 0; *draw < arm->inner.phases; ++*draw) {
-                count_samples(&c, r, (uint64_t)*draw * size, size, &of);
-                if (of > 0 || (pl_arm_scores(arm) && c.n_docs > 0))
+                uint64_t counts[2] = {0};
+                (void)pl_sampler_count(c.samplers[r], (uint64_t)*draw * size, size,
+                                       c.marks, counts);
+                if (counts[1] > 0 || (pl_arm_scores(arm) && c.n_docs > 0))
                     break;
             }
         }

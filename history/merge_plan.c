@@ -70,55 +70,6 @@ static pl_status find_counterpart(const pl_merge_plan *m, const pl_merge_source 
         s->word, first->set.at[i].module, first->word);
 }
 
-/* Begins the tag: it names all modules of the first source's arm. Modules of the first
- * source have the versions of that source; all other modules of the arm have their
- * newest versions. */
-static pl_status begin_merged_tag(pl_merge_plan *m)
-{
-    const pl_merge_source *first = &m->sources[0];
-    const char *at = strchr(first->word, '@'), *module = first->set.at[0].module;
-    char name[PL_MODULE_NAME_MAX];
-    pl_snapshot tag;
-    pl_copy_text(m->tag.name, sizeof m->tag.name, m->tag_name);
-    /* A tag, and merged modules that were made for it, belong to the tag's arm. */
-    bool found = pl_store_get_tag(m->view, at ? at + 1 : first->word, &tag) == PL_OK;
-    pl_arm_of_module(module, name, sizeof name);
-    if (!found && pl_merged_tag(module, name)) {
-        found = pl_store_get_tag(m->view, name, &tag) == PL_OK;
-        if (!found)
-            return pl_fail(
-                PL_ERR_USAGE,
-                "%s was made for tag %s, which no longer exists, so the arm of "
-                "this source is not known; put another source first",
-                module, name);
-    }
-    pl_copy_text(m->tag.arm, PL_ARM_NAME_MAX, found ? tag.arm : name);
-    if (found)
-        pl_snapshot_clear(&tag);
-    m->tag.phase = -1;
-    if (!pl_copy_text(m->tag.note, sizeof m->tag.note, m->note ? m->note : ""))
-        return pl_fail(PL_ERR_USAGE,
-                       "the note is too long; it may have at most %d bytes",
-                       PL_TEXT_MAX - 1);
-    PL_CHECK(pl_tag_fill(m->view, &m->tag));
-    for (size_t i = 0; i < first->set.n; i++) {
-        pl_version v;
-        const pl_module_at *one = &first->set.at[i];
-        for (size_t k = 0; k < m->tag.n_items; k++) {
-            pl_snapshot_item *item = &m->tag.items[k];
-            if (strcmp(pl_module_place(item->module), pl_module_place(one->module)) !=
-                0)
-                continue;
-            PL_CHECK(pl_store_get_version(m->view, one->module, one->number, &v));
-            pl_copy_text(item->module, sizeof item->module, one->module);
-            item->number = one->number;
-            item->params = v.params;
-            pl_version_clear(&v);
-        }
-    }
-    return PL_OK;
-}
-
 static bool is_same_source(const pl_module_at *a, const pl_module_at *b)
 {
     return a->number == b->number && strcmp(a->module, b->module) == 0;
@@ -174,13 +125,56 @@ done:
     return status;
 }
 
-/* Makes a version for every module that differs between sources; begins the tag. */
+/* Begins the tag, then makes a version for every module that differs between sources.
+ * The tag names all modules of the first source's arm. Modules of the first source have
+ * the versions of that source; all other modules of the arm have their newest versions.
+ */
 static pl_status merge_all(pl_merge_plan *m, bool keep)
 {
+    const pl_merge_source *first = &m->sources[0];
+    const char *at = strchr(first->word, '@'), *module = first->set.at[0].module;
+    char name[PL_MODULE_NAME_MAX];
+    pl_snapshot tag;
     m->n_merged = 0;
     pl_snapshot_clear(&m->tag);
-    PL_CHECK(begin_merged_tag(m));
-    for (size_t i = 0; i < m->sources[0].set.n; i++)
+    pl_copy_text(m->tag.name, sizeof m->tag.name, m->tag_name);
+    /* A tag, and merged modules that were made for it, belong to the tag's arm. */
+    bool found = pl_store_get_tag(m->view, at ? at + 1 : first->word, &tag) == PL_OK;
+    pl_arm_of_module(module, name, sizeof name);
+    if (!found && pl_merged_tag(module, name)) {
+        found = pl_store_get_tag(m->view, name, &tag) == PL_OK;
+        if (!found)
+            return pl_fail(
+                PL_ERR_USAGE,
+                "%s was made for tag %s, which no longer exists, so the arm of "
+                "this source is not known; put another source first",
+                module, name);
+    }
+    pl_copy_text(m->tag.arm, PL_ARM_NAME_MAX, found ? tag.arm : name);
+    if (found)
+        pl_snapshot_clear(&tag);
+    m->tag.phase = -1;
+    if (!pl_copy_text(m->tag.note, sizeof m->tag.note, m->note ? m->note : ""))
+        return pl_fail(PL_ERR_USAGE,
+                       "the note is too long; it may have at most %d bytes",
+                       PL_TEXT_MAX - 1);
+    PL_CHECK(pl_tag_fill(m->view, &m->tag));
+    for (size_t i = 0; i < first->set.n; i++) {
+        pl_version v;
+        const pl_module_at *one = &first->set.at[i];
+        for (size_t k = 0; k < m->tag.n_items; k++) {
+            pl_snapshot_item *item = &m->tag.items[k];
+            if (strcmp(pl_module_place(item->module), pl_module_place(one->module)) !=
+                0)
+                continue;
+            PL_CHECK(pl_store_get_version(m->view, one->module, one->number, &v));
+            pl_copy_text(item->module, sizeof item->module, one->module);
+            item->number = one->number;
+            item->params = v.params;
+            pl_version_clear(&v);
+        }
+    }
+    for (size_t i = 0; i < first->set.n; i++)
         PL_CHECK(merge_module(m, i, keep));
     if (m->n_merged > 0)
         return PL_OK;

@@ -1,6 +1,5 @@
 /* Makes versions from others, and makes them again from their records (merged.h). */
 #include "history/merged.h"
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -77,26 +76,6 @@ static void free_ingredients(ingredients *g)
         pl_free(g->values[i]);
 }
 
-static int count_all(const pl_recipe *r)
-{
-    return r->blend.n_sources + pl_blend_needs_base(r->blend.method);
-}
-
-static const pl_module_at *source_at(const pl_recipe *r, int i)
-{
-    return i < r->blend.n_sources ? &r->sources[i] : &r->base;
-}
-
-static double norm_between(const float *x, const float *from, size_t n)
-{
-    double sum = 0;
-    for (size_t i = 0; i < n; i++) {
-        double d = (double)x[i] - (from ? (double)from[i] : 0);
-        sum += d * d;
-    }
-    return sqrt(sum);
-}
-
 pl_status pl_version_params(pl_store *store, const pl_version *v, const char *what,
                             size_t *n, float **out)
 {
@@ -117,8 +96,9 @@ static pl_status blend_all(pl_store *store, const pl_recipe *r, ingredients *g,
 {
     const float *sources[PL_BLEND_SOURCES_MAX];
     const int n_sources = r->blend.n_sources;
-    for (int i = 0; i < count_all(r); i++) {
-        const pl_module_at *s = source_at(r, i);
+    const bool has_base = pl_blend_needs_base(r->blend.method);
+    for (int i = 0; i < n_sources + has_base; i++) {
+        const pl_module_at *s = i < n_sources ? &r->sources[i] : &r->base;
         pl_version v;
         size_t n = 0;
         PL_CHECK(pl_store_get_version(store, s->module, s->number, &v));
@@ -139,9 +119,7 @@ static pl_status blend_all(pl_store *store, const pl_recipe *r, ingredients *g,
     }
     PL_CHECK(
         pl_try_alloc(g->n * sizeof(float) + 1, "a merged module", (void **)params));
-    return pl_blend_run(&r->blend, sources,
-                        pl_blend_needs_base(r->blend.method) ? g->values[n_sources]
-                                                             : NULL,
+    return pl_blend_run(&r->blend, sources, has_base ? g->values[n_sources] : NULL,
                         g->n, *params);
 }
 
@@ -149,6 +127,8 @@ pl_status pl_merged_make(pl_store *store, const char *module, const pl_recipe *r
                          pl_version *made, float **params)
 {
     ingredients g = {0};
+    const int n_sources = r->blend.n_sources;
+    const bool has_base = pl_blend_needs_base(r->blend.method);
     pl_status status = PL_OK;
     memset(made, 0, sizeof *made);
     *params = NULL;
@@ -160,17 +140,16 @@ pl_status pl_merged_make(pl_store *store, const char *module, const pl_recipe *r
     made->lr = r->blend.scale;
     made->outer_momentum = r->blend.density;
     made->n_params = g.n;
-    made->params_norm = norm_between(*params, NULL, g.n);
+    made->params_norm = pl_l2_distance(*params, NULL, g.n);
     pl_blob_hash(*params, g.n * sizeof(float), &made->params);
     made->contributions =
-        pl_alloc((size_t)(count_all(r) + 1) * sizeof *made->contributions);
-    const float *base =
-        pl_blend_needs_base(r->blend.method) ? g.values[r->blend.n_sources] : NULL;
-    for (; made->n_contributions < count_all(r); made->n_contributions++) {
+        pl_alloc((size_t)(n_sources + has_base + 1) * sizeof *made->contributions);
+    const float *base = has_base ? g.values[n_sources] : NULL;
+    for (; made->n_contributions < n_sources + has_base; made->n_contributions++) {
         const int i = made->n_contributions;
-        const pl_module_at *s = source_at(r, i);
         pl_contribution *c = &made->contributions[i];
-        const bool is_base = i == r->blend.n_sources;
+        const bool is_base = i == n_sources;
+        const pl_module_at *s = is_base ? &r->base : &r->sources[i];
         memset(c, 0, sizeof *c);
         int used = snprintf(c->worker, sizeof c->worker, "%s@%llu", s->module,
                             (unsigned long long)s->number);
@@ -182,7 +161,7 @@ pl_status pl_merged_make(pl_store *store, const char *module, const pl_recipe *r
         c->update = g.hashes[i];
         c->update_bytes = g.n * sizeof(float);
         c->weight = is_base ? 0 : r->blend.weights[i];
-        c->norm = is_base ? 0 : norm_between(g.values[i], base, g.n);
+        c->norm = is_base ? 0 : pl_l2_distance(g.values[i], base, g.n);
         pl_copy_text(c->codec, sizeof c->codec, is_base ? base_mark : "f32");
     }
 done:

@@ -217,46 +217,40 @@ void pl_names_warn_of_tag(pl_store *store, const char *word, pl_name_kind meant)
            meant == PL_NAME_ARM ? "arm" : "module", word, word);
 }
 
-static pl_status set_in(pl_store *store, const pl_module_set *list, const char *asked,
-                        pl_module_set *out)
+pl_status pl_names_set(pl_store *store, const char *asked, pl_module_set *out)
 {
     char name[PL_MODULE_NAME_MAX];
     const char *at;
     pl_module_at one;
     pl_snapshot tag;
-    PL_CHECK(split(asked, name, &at));
-    pl_name_kind kind = kind_in(list, name);
+    pl_module_set list = {0};
+    pl_status status = PL_OK;
+    memset(out, 0, sizeof *out);
+    PL_TRY(pl_store_each_head(store, "", add_head, &list));
+    PL_TRY(split(asked, name, &at));
+    const pl_name_kind kind = kind_in(&list, name);
     if (!at && kind == PL_NAME_NONE) {
-        pl_status status = pl_store_get_tag(store, name, &tag);
+        status = pl_store_get_tag(store, name, &tag);
         for (size_t i = 0; status == PL_OK && i < tag.n_items; i++)
             pl_module_set_add(out, tag.items[i].module, tag.items[i].number);
         if (status == PL_OK)
             pl_snapshot_clear(&tag);
         if (status != PL_ERR_NOT_FOUND)
-            return status;
+            goto done;
     } else if (!at)
         pl_names_warn_of_tag(store, name, kind);
     if (kind == PL_NAME_ARM) {
         /* every module of the arm, at its newest version or `at` */
-        for (size_t i = 0; i < list->n; i++)
-            if (is_of_arm(list->at[i].module, name))
-                pl_module_set_add(out, list->at[i].module, list->at[i].number);
+        for (size_t i = 0; i < list.n; i++)
+            if (is_of_arm(list.at[i].module, name))
+                pl_module_set_add(out, list.at[i].module, list.at[i].number);
         for (size_t i = 0; at && i < out->n; i++)
-            PL_CHECK(version_at(store, &out->at[i], at));
-        return PL_OK;
+            PL_TRY(version_at(store, &out->at[i], at));
+    } else {
+        PL_TRY(module_in(store, &list, asked, &one));
+        pl_module_set_add(out, one.module, one.number);
     }
-    PL_CHECK(module_in(store, list, asked, &one));
-    pl_module_set_add(out, one.module, one.number);
-    return PL_OK;
-}
-
-pl_status pl_names_set(pl_store *store, const char *asked, pl_module_set *out)
-{
-    pl_module_set list = {0};
-    memset(out, 0, sizeof *out);
-    pl_status status = pl_store_each_head(store, "", add_head, &list);
-    if (status == PL_OK)
-        status = set_in(store, &list, asked, out);
+done:
     pl_free(list.at);
     if (status != PL_OK) {
         pl_free(out->at);

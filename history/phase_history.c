@@ -192,39 +192,6 @@ static phase_cell *make_cell(phase_history *h, phase_series *s, int64_t phase)
     }
 }
 
-/* Adds one contribution to the cell of its path. The versions of all modules of a path
- * name the same lease, so a lease counts only once. A later lease of the same phase
- * means that the arm was rolled back meanwhile, so the values of the later lease
- * replace those of the earlier one. */
-static void add_contribution(phase_history *h, const phase_arm *a, const pl_version *v,
-                             const pl_contribution *c)
-{
-    if (c->replica < 0 || c->replica >= a->n_replicas || c->path < 0 ||
-        c->path >= a->n_series / a->n_replicas)
-        return;
-    phase_series *s = &a->series[c->path * a->n_replicas + c->replica];
-    phase_cell *cell = make_cell(h, s, c->phase);
-    if (!cell || (cell->n > 0 && c->token <= cell->token))
-        return;
-    const uint64_t most_tokens = UINT64_C(1000000000000000);
-    phase_cell one = {.work = c->work,
-                      .at_ms = v->wall_ms,
-                      .token = c->token,
-                      .worker = phase_history_worker(h, c->worker),
-                      .n = 1};
-    /* the record may be damaged */
-    if (!(one.work.seconds >= 0 && one.work.seconds < 1e9))
-        one.work.seconds = 0;
-    if (one.work.n_tokens > most_tokens)
-        one.work.n_tokens = most_tokens;
-    one.from_ms = v->wall_ms - (int64_t)(1e3 * one.work.seconds);
-    if (h->stride == 1)
-        *cell = one;
-    else
-        join_cells(cell, &one);
-    cell->serial = ++h->serial;
-}
-
 void phase_history_add(phase_history *h, const pl_version *v)
 {
     uint64_t source;
@@ -238,11 +205,38 @@ void phase_history_add(phase_history *h, const pl_version *v)
     if (arm < 0)
         return;
     phase_arm *a = &h->arms[arm];
+    /* Adds each contribution to the cell of its path. The versions of all modules of a
+     * path name the same lease, so a lease counts only once. A later lease of the same
+     * phase means that the arm was rolled back meanwhile, so the values of the later
+     * lease replace those of the earlier one. */
+    const uint64_t most_tokens = UINT64_C(1000000000000000);
     int64_t phase = -1; /* the newest phase from which the version has an update */
     for (int i = 0; i < v->n_contributions; i++) {
         const pl_contribution *c = &v->contributions[i];
-        add_contribution(h, a, v, c);
         phase = c->phase > phase ? c->phase : phase;
+        if (c->replica < 0 || c->replica >= a->n_replicas || c->path < 0 ||
+            c->path >= a->n_series / a->n_replicas)
+            continue;
+        phase_series *s = &a->series[c->path * a->n_replicas + c->replica];
+        phase_cell *cell = make_cell(h, s, c->phase);
+        if (!cell || (cell->n > 0 && c->token <= cell->token))
+            continue;
+        phase_cell one = {.work = c->work,
+                          .at_ms = v->wall_ms,
+                          .token = c->token,
+                          .worker = phase_history_worker(h, c->worker),
+                          .n = 1};
+        /* the record may be damaged */
+        if (!(one.work.seconds >= 0 && one.work.seconds < 1e9))
+            one.work.seconds = 0;
+        if (one.work.n_tokens > most_tokens)
+            one.work.n_tokens = most_tokens;
+        one.from_ms = v->wall_ms - (int64_t)(1e3 * one.work.seconds);
+        if (h->stride == 1)
+            *cell = one;
+        else
+            join_cells(cell, &one);
+        cell->serial = ++h->serial;
     }
     /* Counts the version in this phase, if it can have a cell: memory stays bounded. */
     const uint64_t slot = (uint64_t)phase / (uint64_t)h->stride;
@@ -307,26 +301,6 @@ pl_held_sum phase_history_held(const phase_arm *a, size_t slot)
     return all;
 }
 
-/* Makes the list of a cell: [path, first phase, number of phases, loss, tokens,
- * seconds, worker, time of lease, time of commit, nats of held-out text]. */
-static pl_json *cell_json(const phase_history *h, int path, size_t slot,
-                          const phase_cell *c)
-{
-    pl_json *row = pl_json_array();
-    pl_json_push(row, pl_json_make_int(path));
-    pl_json_push(row, pl_json_make_int((int64_t)slot * h->stride));
-    pl_json_push(row, pl_json_make_int(c->n));
-    /* four digits are enough for a picture, and halve the number of bytes */
-    pl_json_push(row, pl_json_make_real(round(1e4 * c->work.loss) / 1e4));
-    pl_json_push(row, pl_json_make_int((int64_t)fmin((double)c->work.n_tokens, 1e18)));
-    pl_json_push(row, pl_json_make_real(round(10 * c->work.seconds) / 10));
-    pl_json_push(row, pl_json_make_int(c->worker));
-    pl_json_push(row, pl_json_make_int(c->from_ms));
-    pl_json_push(row, pl_json_make_int(c->at_ms));
-    pl_json_push(row, pl_json_make_real(round(100 * c->work.held) / 100));
-    return row;
-}
-
 void phase_history_json(const phase_history *h, uint64_t since, pl_json *out)
 {
     pl_json *paths = pl_json_array(), *workers = pl_json_array(),
@@ -344,9 +318,27 @@ void phase_history_json(const phase_history *h, uint64_t since, pl_json *out)
             const bool scores = pl_held_scores(&a->arm, of, i % a->n_replicas, 0);
             const uint64_t bytes = scores ? a->arm.held_bytes[of] : 0;
             pl_json_push(held_bytes, pl_json_make_int((int64_t)bytes));
-            for (size_t c = 0; c < s->n_cells; c++)
-                if (s->cells[c].n > 0 && s->cells[c].serial > since)
-                    pl_json_push(cells, cell_json(h, path, c, &s->cells[c]));
+            /* the list of a cell: [path, first phase, number of phases, loss, tokens,
+             * seconds, worker, time of lease, time of commit, nats of held-out text] */
+            for (size_t slot = 0; slot < s->n_cells; slot++) {
+                const phase_cell *c = &s->cells[slot];
+                if (c->n <= 0 || c->serial <= since)
+                    continue;
+                const double tokens = fmin((double)c->work.n_tokens, 1e18);
+                pl_json *row = pl_json_array();
+                pl_json_push(row, pl_json_make_int(path));
+                pl_json_push(row, pl_json_make_int((int64_t)slot * h->stride));
+                pl_json_push(row, pl_json_make_int(c->n));
+                /* four digits are enough for a picture, and halve the bytes */
+                pl_json_push(row, pl_json_make_real(round(1e4 * c->work.loss) / 1e4));
+                pl_json_push(row, pl_json_make_int((int64_t)tokens));
+                pl_json_push(row, pl_json_make_real(round(10 * c->work.seconds) / 10));
+                pl_json_push(row, pl_json_make_int(c->worker));
+                pl_json_push(row, pl_json_make_int(c->from_ms));
+                pl_json_push(row, pl_json_make_int(c->at_ms));
+                pl_json_push(row, pl_json_make_real(round(100 * c->work.held) / 100));
+                pl_json_push(cells, row);
+            }
         }
     for (int i = 0; i < h->n_workers; i++)
         pl_json_push(workers, pl_json_make_text(h->workers[i]));

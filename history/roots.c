@@ -62,25 +62,6 @@ static pl_status add_audit(void *context, const char *name, const char *target)
     return PL_OK;
 }
 
-/* Returns the oldest version of the module that the path's task `phase` reads or refers
- * to. A finished path needs only the newest versions, which are kept anyway; for such a
- * path the function returns UINT64_MAX. */
-static uint64_t needed_by(const pl_contract *c, int64_t phase, int64_t phases)
-{
-    uint64_t oldest = UINT64_MAX;
-    if (phase >= phases)
-        return oldest;
-    /* also keeps the versions that the previous phase needed */
-    for (int64_t p = phase > 0 ? phase - 1 : 0; p <= phase; p++) {
-        const int64_t round = pl_round_of(c, p);
-        const uint64_t needs = pl_round_needs(c, p);
-        const uint64_t base = round < 0 ? needs : pl_round_base(c, round);
-        oldest = needs < oldest ? needs : oldest;
-        oldest = base < oldest ? base : oldest;
-    }
-    return oldest;
-}
-
 static void add_module(pl_roots *r, const pl_arm *arm, const pl_topology *t, int module)
 {
     const pl_contract c = pl_contract_of(arm, t, module);
@@ -104,8 +85,17 @@ static void add_module(pl_roots *r, const pl_arm *arm, const pl_topology *t, int
             for (size_t k = 0; k < r->n_audits; k++)
                 if (strcmp(r->audits[k].path, name) == 0 && r->audits[k].phase < phase)
                     phase = r->audits[k].phase;
-            const uint64_t needed = needed_by(&c, phase, arm->inner.phases);
-            m->needed = needed < m->needed ? needed : m->needed;
+            /* The oldest version that this phase, or the one before it, reads or refers
+             * to. A finished path needs only the newest versions, which are kept
+             * anyway. */
+            if (phase < arm->inner.phases)
+                for (int64_t p = phase > 0 ? phase - 1 : 0; p <= phase; p++) {
+                    const int64_t round = pl_round_of(&c, p);
+                    const uint64_t needs = pl_round_needs(&c, p);
+                    const uint64_t base = round < 0 ? needs : pl_round_base(&c, round);
+                    m->needed = needs < m->needed ? needs : m->needed;
+                    m->needed = base < m->needed ? base : m->needed;
+                }
         }
     /* merges may read older versions than tasks, and updates may be relative to them */
     if (pl_store_head(r->store, m->name, &head) != PL_OK)

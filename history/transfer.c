@@ -48,47 +48,42 @@ done:
     return status;
 }
 
-/* Checks that the source has the target's newest version, too. Sets *next to the number
- * of the first version that the target lacks. */
-static pl_status compare_heads(pl_transfer *t, const char *module, uint64_t head,
-                               uint64_t *next)
-{
-    pl_version theirs, ours = {0};
-    pl_status status = pl_store_head(t->to, module, &theirs);
-    *next = 0;
-    if (status == PL_ERR_NOT_FOUND)
-        return PL_OK;
-    PL_CHECK(status);
-    *next = theirs.number + 1;
-    if (theirs.number > head)
-        status = pl_fail(PL_ERR_STALE,
-                         "%s has version %llu in the target and only version %llu in "
-                         "the source: copy in the opposite direction",
-                         module, (unsigned long long)theirs.number,
-                         (unsigned long long)head);
-    else
-        status = pl_store_get_version(t->from, module, theirs.number, &ours);
-    if (status == PL_OK && !pl_hash_equal(&ours.params, &theirs.params))
-        status = pl_fail(PL_ERR_STALE,
-                         "%s@%llu differs between source and target: the two stores "
-                         "were trained separately, so they cannot be combined",
-                         module, (unsigned long long)theirs.number);
-    pl_version_clear(&theirs);
-    pl_version_clear(&ours);
-    return status;
-}
-
-/* Makes one commit per version. One without parameters is committed together with the
- * next that has some, because the newest version of a module must have parameters. */
+/* Checks that the source has the target's newest version, too, then copies the versions
+ * that the target lacks. Makes one commit per version. One without parameters is
+ * committed together with the next that has some, because the newest version of a
+ * module must have parameters. */
 static pl_status bring_head(void *context, const pl_version *head)
 {
     pl_transfer *t = context;
-    uint64_t next;
-    PL_CHECK(compare_heads(t, head->module, head->number, &next));
+    const char *module = head->module;
+    pl_version theirs, ours = {0};
+    uint64_t next = 0;
+    pl_status status = pl_store_head(t->to, module, &theirs);
+    if (status == PL_OK) {
+        next = theirs.number + 1;
+        if (theirs.number > head->number)
+            status = pl_fail(PL_ERR_STALE,
+                             "%s has version %llu in the target and only version %llu "
+                             "in the source: copy in the opposite direction",
+                             module, (unsigned long long)theirs.number,
+                             (unsigned long long)head->number);
+        else
+            status = pl_store_get_version(t->from, module, theirs.number, &ours);
+        if (status == PL_OK && !pl_hash_equal(&ours.params, &theirs.params))
+            status = pl_fail(PL_ERR_STALE,
+                             "%s@%llu differs between source and target: the two "
+                             "stores were trained separately, so they cannot be "
+                             "combined",
+                             module, (unsigned long long)theirs.number);
+        pl_version_clear(&theirs);
+        pl_version_clear(&ours);
+        PL_CHECK(status);
+    } else if (status != PL_ERR_NOT_FOUND)
+        return status;
     t->n_modules += next <= head->number;
     for (uint64_t n = next; n <= head->number; n++) {
         bool gone = false;
-        PL_CHECK(bring_version(t, head->module, n, &gone));
+        PL_CHECK(bring_version(t, module, n, &gone));
         if (!gone)
             PL_CHECK(pl_txn_commit(&t->txn));
     }

@@ -68,7 +68,8 @@ enum {
     TICK_MS = 500,
     HOLD_TICK_MS = 10,
     LONG_TURN_MS = 1000,
-    CHARGED_MAX_S = 2
+    CHARGED_MAX_S = 2,
+    TTL_MAX_MS = 3600 * 1000
 };
 
 pl_status home_write(home *h)
@@ -123,15 +124,6 @@ pl_status home_find_path(home *h, const char *name, home_arm **arm, int *index)
         if (strcmp((*arm)->paths[*index].state.name, name) == 0)
             return PL_OK;
     return pl_fail(PL_ERR_NOT_FOUND, "this home has no path %s", name);
-}
-
-/* If the commit fails, memory already shows changes that the disk lost: mark the home
- * broken, so that it ends and restarts from disk. */
-pl_status home_commit_changes(home *h)
-{
-    pl_status status = home_commit(h);
-    h->broken = h->broken || status != PL_OK;
-    return status;
 }
 
 /* ---- questions; most are answered at once (is_read) ---- */
@@ -190,7 +182,9 @@ static pl_status match_update(void *context, const char *module,
     return PL_OK;
 }
 
-pl_status home_find_update(home *h, home_update *s)
+/* Searches for the update among the pending updates and in the version that its round
+ * made. ERR_NOT_FOUND: the update is in neither. */
+static pl_status find_update(home *h, home_update *s)
 {
     pl_version v = {0};
     PL_CHECK(pl_store_each_pending(h->store, s->module, match_update, s));
@@ -214,12 +208,12 @@ pl_status home_find_taken(home *h, const home_arm *arm, const home_module *m,
 {
     const int index =
         (int)(s->path * pl_topology_n_replicas(arm->topology) + s->replica);
-    const pl_status status = home_find_update(h, s);
+    const pl_status status = find_update(h, s);
     if (status != PL_ERR_NOT_FOUND || !h->txn || s->round < (int64_t)m->version ||
         !home_has_update(arm, m, s->round, index))
         return status;
-    PL_CHECK(home_commit_changes(h));
-    return home_find_update(h, s);
+    PL_CHECK(home_commit(h));
+    return find_update(h, s);
 }
 
 static pl_status on_get_update(home *h, const pl_peer *peer, pl_message *m,
@@ -237,7 +231,7 @@ static pl_status on_get_update(home *h, const pl_peer *peer, pl_message *m,
                        q.name);
     home_update s = {
         .module = q.name, .path = q.path, .replica = q.replica, .round = q.phase};
-    PL_CHECK(home_find_update(h, &s));
+    PL_CHECK(find_update(h, &s));
     const pl_contribution *c = &s.found;
     PL_SAY(a, UPDATE_IS, update_is, .name = c->worker, .device = c->device,
            .key = pl_pubkey_none(&c->key) ? NULL : c->key.bytes, .blob = c->update);
@@ -329,7 +323,7 @@ static pl_status on_fence(home *h, pl_message *m)
     memcpy(path->valid, valid, sizeof valid);
     path->fence = m->token;
     if (q.audit) {
-        PL_CHECK(home_commit_changes(h)); /* updates of this group are dropped, too */
+        PL_CHECK(home_commit(h)); /* updates of this group are dropped, too */
         return home_drop_results(h, arm, index, q.phase, m->token);
     }
     pl_path_state state = path->state;
@@ -339,7 +333,7 @@ static pl_status on_fence(home *h, pl_message *m)
      * the state: an audit would find a lie where there is none. (The hub does not
      * repeat this to a home that does not have the path and was away.) */
     if (home_audits(h, arm)) {
-        PL_CHECK(home_commit_changes(h));
+        PL_CHECK(home_commit(h));
         PL_CHECK(home_drop_results(h, arm, index, q.phase, m->token));
     }
     if (state.phase != q.phase)
@@ -391,10 +385,14 @@ static pl_status on_put_object(home *h, pl_message *m)
         PL_CHECK(home_adopt_blob(h, &q.blob));
         PL_CHECK(pl_txn_put_object(h->txn, q.name, &q.blob));
     }
-    PL_CHECK(home_commit_changes(h));
+    PL_CHECK(home_commit(h));
     PL_CHECK(pl_failpoint("home.arm.after"));
     PL_CHECK(home_install_arm(h, &arm));
-    home_tell_arm(h, &h->arms[h->n_arms - 1]);
+    pl_message event = {0};
+    const home_arm *installed = &h->arms[h->n_arms - 1];
+    PL_SAY(&event, EVENT, arm_record, .arm = installed->arm.name,
+           .arm_blob = installed->blob);
+    home_tell(h, &event);
     return PL_OK;
 }
 
@@ -448,7 +446,7 @@ static pl_status on_create_module(home *h, pl_message *m)
 }
 
 /* A hub that was replaced may contradict the newer one. Tokens do not show its age,
- * because a hub takes up leases of the hub before. */
+ * because a hub takes up leases of the previous hub. */
 static pl_status refuse_hub(const home *h, uint64_t epoch)
 {
     return pl_fail(PL_ERR_STALE,
@@ -484,8 +482,17 @@ static pl_status on_hello(home *h, const pl_peer *peer, pl_message *m, pl_messag
      * must know it before it can open a lease. */
     const bool is_mistaken = q.sequence != 0 && q.sequence != h->epoch;
     if (is_hub && !is_mistaken) {
+        const bool is_taken = h->n_secrets == 0 ||
+                              memcmp(h->secrets[0].bytes, q.secret, PL_HASH_BYTES) != 0;
+        if (is_taken) { /* the secret of the previous hub stays good for ttl_ms */
+            h->secrets[1] = h->secrets[0];
+            memcpy(h->secrets[0].bytes, q.secret, PL_HASH_BYTES);
+            h->n_secrets = h->n_secrets > 0 ? 2 : 1;
+            h->old_until_ms =
+                pl_now_ms() + (int64_t)(q.ttl_ms < TTL_MAX_MS ? q.ttl_ms : TTL_MAX_MS);
+        }
         /* a hub that has just started has no epoch yet */
-        const bool is_new = home_take_secret(h, q.secret, q.ttl_ms) && epoch == 0;
+        const bool is_new = is_taken && epoch == 0;
         h->hub_epoch = epoch > h->hub_epoch ? epoch : h->hub_epoch + is_new;
         h->number = q.home;
         h->n_homes = q.homes;
@@ -493,7 +500,7 @@ static pl_status on_hello(home *h, const pl_peer *peer, pl_message *m, pl_messag
         PL_CHECK(home_write(h));
         PL_CHECK(pl_txn_put_ref(h->txn, "sys/hub-epoch", text));
     }
-    /* with it the hub knows the leases that the hub before has granted */
+    /* with it the hub knows the leases that the previous hub has granted */
     PL_SAY(a, WELCOME, welcome_home,
            .secret = is_hub && h->n_secrets == 2 ? h->secrets[1].bytes : NULL,
            .version = (int64_t)h->hub_epoch);
@@ -635,7 +642,7 @@ pl_status home_end_group(home *h)
 {
     pl_status status = pl_failpoint("home.commit.before");
     if (status == PL_OK)
-        status = home_commit_changes(h);
+        status = home_commit(h);
     for (size_t i = 0; i < h->n_answers; i++) {
         if (status == PL_OK)
             status = pl_failpoint("home.reply.before");
@@ -660,19 +667,6 @@ static pl_status note_keys(home *h)
     snprintf(text, sizeof text, "%lld", (long long)changed_s);
     PL_CHECK(home_write(h));
     return pl_txn_put_ref(h->txn, HOME_KEYS_REF, text);
-}
-
-static pl_status check_keys(const home *h)
-{
-    if (!pl_gate_is_open() || pl_gate_list_changed() >= h->keys_changed_s)
-        return PL_OK;
-    return pl_fail(
-        PL_ERR_CONFIG,
-        "the list of keys (keys/allow) is an older copy: its newest change was at %lld "
-        "s, but this store has seen a change at %lld s. Keys that were revoked since "
-        "would be valid again, and used invitations, too. Revoke them again with "
-        "`pathloom key revoke`, which changes the list, then start the job again",
-        (long long)pl_gate_list_changed(), (long long)h->keys_changed_s);
 }
 
 static pl_status serve_home(home *h)
@@ -703,8 +697,7 @@ static pl_status serve_home(home *h)
         while (home_next_waiting(h, &peer, &waited)) {
             status = home_take(h, &peer, &waited);
             pl_message_destroy(&waited);
-            if (status != PL_OK)
-                goto done;
+            PL_TRY(status);
         }
         for (int i = 0; i < GROUP_MAX; i++) {
             status = pl_wire_recv_lent(h->socket, &peer, &m);
@@ -773,7 +766,15 @@ pl_status pl_home_run(const pl_home_options *options)
         pl_log(PL_LOG_INFO, "store.resumed", "rollback=\"%s\"",
                pl_store_resumed(h.store));
     PL_TRY(home_load(&h));
-    PL_TRY(check_keys(&h));
+    if (pl_gate_is_open() && pl_gate_list_changed() < h.keys_changed_s)
+        PL_TRY(pl_fail(
+            PL_ERR_CONFIG,
+            "the list of keys (keys/allow) is an older copy: its newest change was at "
+            "%lld s, but this store has seen a change at %lld s. Keys that were "
+            "revoked since would be valid again, and used invitations, too. Revoke "
+            "them again with `pathloom key revoke`, which changes the list, then start "
+            "the job again",
+            (long long)pl_gate_list_changed(), (long long)h.keys_changed_s));
     PL_TRY(home_open_quota(&h));
     PL_TRY(home_begin_draws(&h));
     PL_TRY(pl_wire_bind(options->bind, &h.socket, bound));

@@ -1,8 +1,7 @@
 /* The public functions of this folder. A home is the process that owns one store, or
- * one part of a store. A home accepts updates and makes them durable. When the last
- * contribution to a module's round has arrived, the home merges the round. It commits
- * the module's next version together with the outer optimizer's state in one atomic
- * write.
+ * one part of a store. A home accepts updates and makes them durable. When a module's
+ * round has the contributions that it needs, the home merges it. It commits the
+ * module's next version together with the outer optimizer's state in one atomic write.
  *
  * A home has one event loop and one thread. A home that cannot write reports the error
  * and ends. Its supervisor starts it again, and the store still has everything that was
@@ -11,7 +10,9 @@
  * Read in this order: home.c (the loop), home_upload and staging (uploads), home_lease
  * and home_submit (checks of leases and of updates), home_updates and home_merge (the
  * next version), home_state (reports to the hub), home_still (a pause in which a client
- * reads all homes), and home_audit (tasks that are done twice). */
+ * reads all homes), home_audit (tasks that are done twice), home_gate (norms and states
+ * that training cannot have), home_meet (noloco's deadlines), home_quota, and
+ * home_status. */
 #pragma once
 #include "history/history.h"
 #include "outer/outer.h"

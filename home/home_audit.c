@@ -44,15 +44,19 @@ void home_audit_records(const home *h, pl_buf *out)
 }
 
 /* ---- the draw ---- */
+static pl_status put_row(home *h, const char *name, pl_buf *text)
+{
+    PL_CHECK(home_write(h));
+    return pl_txn_put_ref(h->txn, name, pl_buf_text(text));
+}
+
 static pl_status put_draw(home *h, pl_draw draw)
 {
     char name[PL_TEXT_MAX];
     pl_buf text = {0};
     pl_draw_name(&draw, name);
     pl_draw_write(&draw, &text);
-    pl_status status = home_write(h);
-    if (status == PL_OK)
-        status = pl_txn_put_ref(h->txn, name, pl_buf_text(&text));
+    const pl_status status = put_row(h, name, &text);
     pl_buf_destroy(&text);
     return status;
 }
@@ -91,34 +95,11 @@ bool home_audits(const home *h, const home_arm *arm)
 }
 
 /* ---- rows ---- */
-static pl_status put_audit_row(home *h, const pl_audit *a)
-{
-    char name[PL_TEXT_MAX];
-    pl_buf text = {0};
-    pl_audit_write(a, &text);
-    pl_status status = home_write(h);
-    if (status == PL_OK)
-        status = pl_txn_put_ref(h->txn, pl_audit_name(a, name), pl_buf_text(&text));
-    pl_buf_destroy(&text);
-    return status;
-}
-
-static int64_t count_tries(home *h, const pl_audit *a)
-{
-    pl_audit earlier = {.phase = a->phase, .tries = 1, .verdict = PL_VERDICT_ODD};
-    char name[PL_TEXT_MAX];
-    pl_buf text = {0};
-    pl_copy_text(earlier.path, sizeof earlier.path, a->path);
-    while (pl_store_get_ref(h->store, pl_audit_name(&earlier, name), &text) == PL_OK)
-        earlier.tries++;
-    pl_buf_destroy(&text);
-    return earlier.tries;
-}
-
 pl_status home_open_audit(home *h, const home_lease *under, const pl_path_state *state)
 {
     home_path *path = &under->arm->paths[under->index];
     char name[PL_TEXT_MAX];
+    pl_status status = PL_OK;
     pl_message event = {0};
     pl_buf text = {0};
     pl_audit a = {.phase = path->state.phase,
@@ -131,17 +112,24 @@ pl_status home_open_audit(home *h, const home_lease *under, const pl_path_state 
     pl_copy_text(a.results[0].worker, sizeof a.results[0].worker, under->lease.worker);
     pl_copy_text(a.results[0].device, sizeof a.results[0].device, under->lease.device);
     a.results[0].key = under->lease.key;
-    a.tries = count_tries(h, &a);
-    PL_CHECK(put_audit_row(h, &a));
-    if (!pl_hash_none(&state->moments))
-        PL_CHECK(pl_txn_put_object(h->txn, pl_audit_name(&a, name), &state->moments));
-    keep_open(h, &a);
+    /* each row of an earlier audit of this phase that dropped its result is one try */
+    pl_audit earlier = {.phase = a.phase, .tries = 1, .verdict = PL_VERDICT_ODD};
+    pl_copy_text(earlier.path, sizeof earlier.path, a.path);
+    while (pl_store_get_ref(h->store, pl_audit_name(&earlier, name), &text) == PL_OK)
+        earlier.tries++;
+    a.tries = earlier.tries;
+    pl_buf_clear(&text);
     pl_audit_write(&a, &text);
+    PL_TRY(put_row(h, pl_audit_name(&a, name), &text));
+    if (!pl_hash_none(&state->moments))
+        PL_TRY(pl_txn_put_object(h->txn, pl_audit_name(&a, name), &state->moments));
+    keep_open(h, &a);
     PL_SAY(&event, EVENT, audit_record, .row_text = pl_buf_text(&text), .audit = 1);
-    pl_buf_destroy(&text);
     home_tell(h, &event);
     home_tell_path(h, path);
-    return PL_OK;
+done:
+    pl_buf_destroy(&text);
+    return status;
 }
 
 /* Writes the row with its verdict. The name of a dropped result is free again, because
@@ -150,15 +138,19 @@ static pl_status close_row(home *h, pl_audit *row)
 {
     char open[PL_TEXT_MAX], closed[PL_TEXT_MAX];
     const pl_verdict verdict = row->verdict;
+    pl_buf text = {0};
     row->verdict = PL_VERDICT_OPEN;
     pl_audit_name(row, open);
     row->verdict = verdict;
     pl_audit_name(row, closed);
     row->state = (pl_path_state){.phase = 0};
-    PL_CHECK(put_audit_row(h, row));
+    pl_audit_write(row, &text);
+    pl_status status = put_row(h, closed, &text);
+    pl_buf_destroy(&text);
+    PL_CHECK(status);
     if (strcmp(open, closed) != 0)
         PL_CHECK(pl_txn_drop_ref(h->txn, open));
-    const pl_status status = pl_txn_drop_object(h->txn, open);
+    status = pl_txn_drop_object(h->txn, open);
     return status == PL_ERR_NOT_FOUND ? PL_OK : status;
 }
 
@@ -193,13 +185,11 @@ static pl_status drop_update(void *context, const char *module,
     return PL_OK;
 }
 
-static pl_status drop_updates(home *h, const home_arm *arm, int index, int64_t phase,
-                              uint64_t token)
+static pl_status drop_updates(dropping *d)
 {
     char prefix[PL_ARM_NAME_MAX + 1];
-    dropping d = {h, arm, index, phase, token};
-    snprintf(prefix, sizeof prefix, "%s/", arm->arm.name);
-    return pl_store_each_pending(h->store, prefix, drop_update, &d);
+    snprintf(prefix, sizeof prefix, "%s/", d->arm->arm.name);
+    return pl_store_each_pending(d->h->store, prefix, drop_update, d);
 }
 
 /* A ref whose updates this drop drops, too, is of no more use. */
@@ -228,7 +218,7 @@ pl_status home_drop_results(home *h, const home_arm *arm, int index, int64_t pha
     snprintf(name, sizeof name, PL_DROPPED_REFS "%s/%lld/%llu", path->state.name,
              (long long)phase, (unsigned long long)token);
     PL_CHECK(pl_txn_put_ref(h->txn, name, "-"));
-    return drop_updates(h, arm, index, phase, token);
+    return drop_updates(&d);
 }
 
 /* Carries out a verdict of the hub. Under `odd` and `undecided` the hub has told all
@@ -322,7 +312,7 @@ pl_status home_load_dropped(void *context, const char *name, const char *target)
     /* a lease from before the verdict must not be valid again */
     if (dropped.token > arm->paths[index].fence)
         arm->paths[index].fence = dropped.token;
-    return drop_updates(h, arm, index, dropped.phase, dropped.token);
+    return drop_updates(&(dropping){h, arm, index, dropped.phase, dropped.token});
 }
 
 /* An open row whose path is in another phase cannot be decided any more: a rollback

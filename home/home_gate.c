@@ -221,31 +221,6 @@ static pl_status find_before(home *h, const home_arm *arm, int index,
     return PL_OK;
 }
 
-/* Refuses values of documents that are NaN or too large: features beyond the hidden
- * state of any usable model would make all other documents look the same to the router,
- * and sums of larger scores (nats) would not be finite, which would end the job when a
- * router is fitted to them. */
-static pl_status check_values(const pl_path_state *state, pl_bytes values,
-                              bool are_features)
-{
-    const double most = are_features ? 1e6 : 1e15, least = are_features ? -most : 0;
-    const size_t bytes = are_features ? sizeof(float) : sizeof(double);
-    for (size_t at = 0; at < values.len; at += bytes) {
-        float feature = 0;
-        double value = 0;
-        memcpy(are_features ? (void *)&feature : (void *)&value,
-               (const char *)values.at + at, bytes);
-        value = are_features ? (double)feature : value;
-        if (!(value >= least && value <= most))
-            return pl_fail(PL_ERR_DATA,
-                           "number %zu of the %s of %s is %g, but it must be from "
-                           "%.15g to %.15g",
-                           at / bytes, are_features ? "features" : "scores",
-                           state->name, value, least, most);
-    }
-    return PL_OK;
-}
-
 pl_status home_check_state(home *h, const home_arm *arm, int index,
                            const pl_path_state *state)
 {
@@ -266,7 +241,26 @@ pl_status home_check_state(home *h, const home_arm *arm, int index,
     pl_status status = PL_OK;
     PL_TRY(home_lend_blob(h, &state->moments, "a path's state", &values, &owned));
     if (arm->arm.n_scored > 0) {
-        PL_TRY(check_values(state, values, arm->arm.feature_windows > 0));
+        /* Refuses values of documents that are NaN or too large: features beyond the
+         * hidden state of any usable model would make all other documents look the same
+         * to the router, and sums of larger scores (nats) would not be finite, which
+         * would end the job when a router is fitted to them. */
+        const bool are_features = arm->arm.feature_windows > 0;
+        const double most = are_features ? 1e6 : 1e15, least = are_features ? -most : 0;
+        const size_t size = are_features ? sizeof(float) : sizeof(double);
+        for (size_t at = 0; at < values.len; at += size) {
+            float feature = 0;
+            double value = 0;
+            memcpy(are_features ? (void *)&feature : (void *)&value,
+                   (const char *)values.at + at, size);
+            value = are_features ? (double)feature : value;
+            if (!(value >= least && value <= most))
+                PL_TRY(pl_fail(PL_ERR_DATA,
+                               "number %zu of the %s of %s is %g, but it must be from "
+                               "%.15g to %.15g",
+                               at / size, are_features ? "features" : "scores",
+                               state->name, value, least, most));
+        }
         goto done;
     }
     pl_state_claim claim = {.arm = &arm->arm,

@@ -176,11 +176,9 @@ typedef struct home_update {
     const char *module;
     pl_contribution found;
 } home_update;
-/* Searches for the update among the pending updates and in the version that its round
- * made. ERR_NOT_FOUND: the update is in neither. */
-pl_status home_find_update(home *h, home_update *search);
-/* The same for a holder's update that this group of messages may have brought: it is in
- * the store only after a commit. */
+/* Searches for a holder's update among the pending updates and in the version that its
+ * round made. If this group of messages may have brought it, commits the group first:
+ * it is in the store only after a commit. ERR_NOT_FOUND: the update is in neither. */
 pl_status home_find_taken(home *h, const home_arm *arm, const home_module *m,
                           home_update *search);
 /* Begins the transaction of the group, unless it has begun already. */
@@ -193,8 +191,6 @@ pl_status home_answer_now(home *h, const pl_peer *peer, pl_message *message);
  * mistake, it gets an error as its answer, and the function returns OK. */
 pl_status home_take(home *h, const pl_peer *peer, pl_message *m);
 pl_status home_end_group(home *h); /* commits the group, then sends its answers */
-/* Commits what the group has changed so far. */
-pl_status home_commit_changes(home *h);
 home_arm *home_find_arm(home *h, const char *name, size_t len);
 /* Finds a module by its name, "ARM/L1.E0". ERR_NOT_FOUND: there is no such module. */
 pl_status home_find_module(home *h, const char *name, home_arm **arm, int *module);
@@ -237,10 +233,8 @@ void home_clear_arm(home_arm *arm);
  * contents of `arm`, even if the function fails. */
 pl_status home_install_arm(home *h, home_arm *arm);
 void home_snapshot(home *h, pl_buf *out);
-void home_tell_version(home *h, const home_module *module);
 /* If the path has an open audit, its record is that of the audit's state. */
 void home_tell_path(home *h, const home_path *path);
-void home_tell_arm(home *h, const home_arm *arm);
 /* sends an event to the hub; takes ownership of its body */
 void home_tell(home *h, pl_message *event);
 
@@ -263,7 +257,9 @@ pl_status home_open_quota(home *h);
 pl_status home_note_object(home *h, const char *name, const pl_hash *blob);
 void home_forget_tags(home *h);
 /* Commits the open transaction, if there is one. Before the commit, drops the data of
- * old versions if the quota requires this. */
+ * old versions if the quota requires this. If the commit fails, memory already shows
+ * changes that the disk lost: marks the home broken, so that it ends and restarts from
+ * disk. */
 pl_status home_commit(home *h);
 
 /* home_status.c */
@@ -283,9 +279,6 @@ typedef struct home_lease {
 /* ERR_NOT_FOUND: the module or path belongs to another home. Every home has all arms
  * and fences, so a lease alone does not show where its results belong. */
 pl_status home_check_here(const home *h, const char *name);
-/* Takes the secret of a hub, and keeps that of the hub before for ttl_ms. Returns false
- * if the home had this secret already. */
-bool home_take_secret(home *h, const uint8_t *secret, uint64_t ttl_ms);
 /* Reads a lease that a hub has sealed with one of the first n_secrets secrets, valid or
  * not, and finds its task key. ERR_BUSY, ERR_STALE: as below. */
 pl_status home_open_seal(const home *h, int n_secrets, pl_bytes sealed,
@@ -309,8 +302,6 @@ bool home_is_receipt(const home *h, const char *module, int64_t round,
 pl_status home_check_work(const home_lease *l, const pl_work *w);
 /* Returns how many bytes an update of the module has at most. */
 uint64_t home_update_bound(const home_arm *arm, int module);
-/* Returns how many bytes of uploads the lease's task may need at once. */
-uint64_t home_upload_share(const home_lease *l);
 
 /* home_upload.c */
 pl_status home_put_blob(home *h, const pl_peer *peer, pl_message *m,

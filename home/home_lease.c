@@ -1,25 +1,12 @@
 /* Checks that a message carries a valid lease and that the reported work fits the
- * lease's task. Computes how much may be uploaded under a lease.
+ * lease's task. Computes how long an update may be.
  *
  * The secret that seals leases comes with the hub's HELLO and is kept in memory only.
- * After a restart of the hub, leases of the hub before stay good for a while, so that
+ * After a restart of the hub, leases of the previous hub stay good for a while, so that
  * their workers can go on until they have new seals. */
 #include "home/home_internal.h"
 
 #include <math.h>
-
-bool home_take_secret(home *h, const uint8_t *secret, uint64_t ttl_ms)
-{
-    enum { TTL_MAX_MS = 3600 * 1000 };
-    if (h->n_secrets > 0 && memcmp(h->secrets[0].bytes, secret, PL_HASH_BYTES) == 0)
-        return false;
-    h->secrets[1] = h->secrets[0];
-    memcpy(h->secrets[0].bytes, secret, PL_HASH_BYTES);
-    h->n_secrets = h->n_secrets > 0 ? 2 : 1;
-    h->old_until_ms =
-        pl_now_ms() + (int64_t)(ttl_ms < TTL_MAX_MS ? ttl_ms : TTL_MAX_MS);
-    return true;
-}
 
 static int n_good_secrets(const home *h)
 {
@@ -180,20 +167,4 @@ uint64_t home_update_bound(const home_arm *arm, int module)
     return (uint64_t)of->n_vectors * pl_codec_module_bound(&arm->arm.outer.codec,
                                                            arm->topology, module,
                                                            of->n_contributors);
-}
-
-/* Returns twice the size of all updates of one phase and of the path's state after the
- * phase. If one lease is for two phases, uploads of the first phase may still be in
- * memory when uploads of the second phase arrive. */
-uint64_t home_upload_share(const home_lease *l)
-{
-    const home_arm *arm = l->arm;
-    uint64_t sum =
-        pl_path_state_bytes(&arm->arm, pl_topology_path_params(arm->topology));
-    for (int slot = 0; slot < pl_topology_n_slots(arm->topology); slot++) {
-        int module =
-            pl_topology_module_of_path(arm->topology, slot, (int)l->lease.path);
-        sum += home_update_bound(arm, module);
-    }
-    return 2 * sum;
 }

@@ -27,16 +27,6 @@ enum {
     ROW_NAME_MAX = 2 * PL_MODULE_NAME_MAX
 };
 
-typedef struct question {
-    home_arm *arm;
-    home_module *module;
-    int index; /* index of the module */
-    int64_t round;
-    /* indices (path * R + replica) of the asking holder and of its mate */
-    int own, mate;
-    pl_meeting wish;
-} question;
-
 /* Writes the name "meet/ARM/SLOT.Ee/ROUND/FIRST". */
 static void name_row(const home_module *m, const home_meeting *meeting,
                      char out[ROW_NAME_MAX])
@@ -59,101 +49,93 @@ static void add_meeting(home_module *m, home_meeting meeting)
     m->meetings[m->n_meetings++] = meeting;
 }
 
-static pl_status read_question(home *h, const pl_msg_meet *said, question *q)
-{
-    memset(q, 0, sizeof *q);
-    q->round = said->phase;
-    if (said->meeting >= PL_MEETING_COUNT)
-        return pl_fail(PL_ERR_PROTO,
-                       "a message about a meeting of mates has the unknown wish %llu",
-                       (unsigned long long)said->meeting);
-    q->wish = (pl_meeting)said->meeting;
-    PL_CHECK(home_find_module(h, said->name, &q->arm, &q->index));
-    q->module = &q->arm->modules[q->index];
-    const home_arm *arm = q->arm;
-    const int n_replicas = pl_topology_n_replicas(arm->topology);
-    if (arm->arm.outer.deadline_ms <= 0 || !arm->contracts[q->index].meets)
-        return pl_fail(PL_ERR_PROTO,
-                       "%s does not train with noloco and a deadline, so its pairs are "
-                       "never split",
-                       q->module->name);
-    if (said->path < 0 || said->path >= pl_topology_n_paths(arm->topology) ||
-        said->replica < 0 || said->replica >= n_replicas ||
-        !pl_topology_path_has(arm->topology, (int)said->path, q->index))
-        return pl_fail(PL_ERR_PROTO, "path %lld replica %lld does not hold %s",
-                       (long long)said->path, (long long)said->replica,
-                       q->module->name);
-    if (q->round < 0 || q->round >= arm->arm.inner.phases)
-        return pl_fail(PL_ERR_PROTO, "%s has no round %lld", q->module->name,
-                       (long long)q->round);
-    if (q->round + ASKED_ROUNDS <= (int64_t)q->module->version)
-        return pl_fail(PL_ERR_STALE,
-                       "the question about round %lld of %s comes too late: the module "
-                       "has version %llu already; begin the task again",
-                       (long long)q->round, q->module->name,
-                       (unsigned long long)q->module->version);
-    q->own = (int)(said->path * n_replicas + said->replica);
-    PL_CHECK(pl_round_mate(q->module->of, q->own, q->round, &q->mate));
-    if (q->mate == q->own)
-        return pl_fail(PL_ERR_PROTO, "path %lld replica %lld has no mate in round %lld",
-                       (long long)said->path, (long long)said->replica,
-                       (long long)q->round);
-    return PL_OK;
-}
-
 /* The answer is sent after the commit of the group. So when a worker learns the
  * decision, the decision is on disk, and so are the two updates that rule 2 needs. */
 pl_status home_meet(home *h, const pl_peer *peer, pl_message *m, pl_message *answer)
 {
-    pl_msg_meet wish;
-    question q;
-    home_lease under;
+    pl_msg_meet said;
+    home_arm *arm = NULL;
+    int module_index = 0, mate = 0;
     const double began = pl_thread_s();
-    PL_CHECK(PL_HEAR(m, meet, &wish));
-    PL_CHECK(read_question(h, &wish, &q));
+    PL_CHECK(PL_HEAR(m, meet, &said));
+    const int64_t round = said.phase;
+    if (said.meeting >= PL_MEETING_COUNT)
+        return pl_fail(PL_ERR_PROTO,
+                       "a message about a meeting of mates has the unknown wish %llu",
+                       (unsigned long long)said.meeting);
+    const pl_meeting wish = (pl_meeting)said.meeting;
+    PL_CHECK(home_find_module(h, said.name, &arm, &module_index));
+    home_module *module = &arm->modules[module_index];
+    const int n_replicas = pl_topology_n_replicas(arm->topology);
+    if (arm->arm.outer.deadline_ms <= 0 || !arm->contracts[module_index].meets)
+        return pl_fail(PL_ERR_PROTO,
+                       "%s does not train with noloco and a deadline, so its pairs are "
+                       "never split",
+                       module->name);
+    if (said.path < 0 || said.path >= pl_topology_n_paths(arm->topology) ||
+        said.replica < 0 || said.replica >= n_replicas ||
+        !pl_topology_path_has(arm->topology, (int)said.path, module_index))
+        return pl_fail(PL_ERR_PROTO, "path %lld replica %lld does not hold %s",
+                       (long long)said.path, (long long)said.replica, module->name);
+    if (round < 0 || round >= arm->arm.inner.phases)
+        return pl_fail(PL_ERR_PROTO, "%s has no round %lld", module->name,
+                       (long long)round);
+    if (round + ASKED_ROUNDS <= (int64_t)module->version)
+        return pl_fail(PL_ERR_STALE,
+                       "the question about round %lld of %s comes too late: the module "
+                       "has version %llu already; begin the task again",
+                       (long long)round, module->name,
+                       (unsigned long long)module->version);
+    /* own, mate: indices (path * R + replica) of the asking holder and of its mate */
+    const int own = (int)(said.path * n_replicas + said.replica);
+    PL_CHECK(pl_round_mate(module->of, own, round, &mate));
+    if (mate == own)
+        return pl_fail(PL_ERR_PROTO, "path %lld replica %lld has no mate in round %lld",
+                       (long long)said.path, (long long)said.replica, (long long)round);
     /* all holders of the module are sorted to find the mate */
     pl_wire_charge(h->socket, peer, pl_thread_s() - began);
-    PL_CHECK(home_check_here(h, q.module->name));
+    PL_CHECK(home_check_here(h, module->name));
     /* A worker may decide a meeting only if it has the lease of the phase that begins
      * with the meeting. It may decide to split only if the hub granted this lease after
      * the deadline. */
-    if (q.wish != PL_MEETING_OPEN) {
+    if (wish != PL_MEETING_OPEN) {
+        home_lease under;
         pl_hash seal;
-        PL_CHECK(home_open_lease(h, peer, wish.lease, &under));
-        pl_lease_sign(&under.key, PL_MSG_MEET, pl_fields_of_meet(), &wish, &seal);
-        PL_CHECK(home_check_seal(&under, &seal, wish.seal));
-        if (under.is_ended || under.arm != q.arm || under.index != q.own ||
-            under.lease.phase != q.round + 1 ||
-            (q.wish == PL_MEETING_SPLIT && !under.lease.late))
+        PL_CHECK(home_open_lease(h, peer, said.lease, &under));
+        pl_lease_sign(&under.key, PL_MSG_MEET, pl_fields_of_meet(), &said, &seal);
+        PL_CHECK(home_check_seal(&under, &seal, said.seal));
+        if (under.is_ended || under.arm != arm || under.index != own ||
+            under.lease.phase != round + 1 ||
+            (wish == PL_MEETING_SPLIT && !under.lease.late))
             return pl_fail(
                 PL_ERR_NOPERM,
                 "the lease of phase %lld of %s does not permit a decision about round "
                 "%lld of %s in %s: only the lease of that path's next phase does, and "
                 "a split needs a lease granted after the deadline",
                 (long long)under.lease.phase, under.arm->paths[under.index].state.name,
-                (long long)q.round, q.module->name, q.arm->paths[q.own].state.name);
+                (long long)round, module->name, arm->paths[own].state.name);
     }
-    const int first = q.own < q.mate ? q.own : q.mate;
-    const home_meeting *known = find_meeting(q.module, q.round, first);
-    pl_meeting said = q.wish;
+    const int first = own < mate ? own : mate;
+    const home_meeting *known = find_meeting(module, round, first);
+    pl_meeting decision = wish;
     if (known)
-        said = known->split ? PL_MEETING_SPLIT : PL_MEETING_MET;
-    else if (home_has_update(q.arm, q.module, q.round, q.own) &&
-             home_has_update(q.arm, q.module, q.round, q.mate))
-        said = PL_MEETING_MET;
-    else if (q.wish != PL_MEETING_OPEN) {
+        decision = known->split ? PL_MEETING_SPLIT : PL_MEETING_MET;
+    else if (home_has_update(arm, module, round, own) &&
+             home_has_update(arm, module, round, mate))
+        decision = PL_MEETING_MET;
+    else if (wish != PL_MEETING_OPEN) {
         char name[ROW_NAME_MAX];
-        home_meeting meeting = {q.round, first, q.wish == PL_MEETING_SPLIT};
-        name_row(q.module, &meeting, name);
+        const home_meeting meeting = {round, first, wish == PL_MEETING_SPLIT};
+        name_row(module, &meeting, name);
         PL_CHECK(home_write(h));
         PL_CHECK(pl_txn_put_ref(h->txn, name, meeting.split ? "split" : "met"));
-        add_meeting(q.module, meeting);
+        add_meeting(module, meeting);
         if (meeting.split)
             pl_log(PL_LOG_INFO, "pair.split", "module=%s round=%lld path=%s late=%s",
-                   q.module->name, (long long)q.round, q.arm->paths[q.own].state.name,
-                   q.arm->paths[q.mate].state.name);
+                   module->name, (long long)round, arm->paths[own].state.name,
+                   arm->paths[mate].state.name);
     }
-    PL_SAY(answer, MEETING_IS, meeting_is, .meeting = said);
+    PL_SAY(answer, MEETING_IS, meeting_is, .meeting = decision);
     return PL_OK;
 }
 

@@ -1,5 +1,5 @@
-/* Makes the next version of each module whose round has all its contributions: reads
- * the updates, takes the outer step, and commits the version. */
+/* Makes the next version of each module whose round has the contributions that it
+ * needs: reads the updates, takes the outer step, and commits the version. */
 #include "home/home_internal.h"
 #include "home/home_updates.h"
 
@@ -282,7 +282,11 @@ static pl_status merge_module(home *h, home_arm *arm, int index)
     m->quorum_ms = 0;
     pl_log(PL_LOG_DEBUG, "version.committed", "module=%s version=%llu contributions=%d",
            m->name, (unsigned long long)m->version, g.n);
-    home_tell_version(h, m);
+    h->counts.n_versions++;
+    pl_message event = {0};
+    PL_SAY(&event, EVENT, module_record, .module = m->name,
+           .version = (int64_t)m->version);
+    home_tell(h, &event);
 done:
     release_merge(&g);
     return status;
@@ -301,14 +305,20 @@ static bool has_finished(const home_arm *arm, const home_module *m, int index,
     return true;
 }
 
-/* Under audits an update counts only after its task has ended and, if the task was
- * drawn, its audit has agreed. So no version contains a result found to be wrong. A
- * job that goes on without audits still waits for those that this home has open. */
-static bool is_confirmed(const home *h, const home_arm *arm, const home_module *m)
+/* Returns whether the module's next round can be merged: all its contributions have
+ * arrived, or its quorum was reached at least outer.deadline_s ago. Starts the
+ * deadline's clock when the quorum is first seen. */
+static bool is_ready(const home *h, const home_arm *arm, home_module *m)
 {
     const int replicas = pl_topology_n_replicas(arm->topology);
     const int module = (int)(m - arm->modules);
     const int64_t round = (int64_t)m->version;
+    const int n = m->exists ? *home_count(m, round) : 0;
+    if (n == 0 || n < m->of->quorum)
+        return false;
+    /* Under audits an update counts only after its task has ended and, if the task was
+     * drawn, its audit has agreed. So no version contains a result found to be wrong. A
+     * job that goes on without audits still waits for those that this home has open. */
     const bool audits = home_audits(h, arm);
     for (int i = 0; (audits || h->n_audits > 0) && i < m->of->n_holders; i++) {
         const int path = pl_topology_module_path(arm->topology, module, i / replicas);
@@ -318,16 +328,6 @@ static bool is_confirmed(const home *h, const home_arm *arm, const home_module *
                     : home_in_audit(h, arm->paths[index].state.name) != NULL))
             return false;
     }
-    return true;
-}
-
-/* Returns whether the module's next round can be merged: all its contributions have
- * arrived, or its quorum was reached at least outer.deadline_s ago. */
-static bool is_ready(const home *h, const home_arm *arm, home_module *m)
-{
-    int n = m->exists ? *home_count(m, (int64_t)m->version) : 0;
-    if (n == 0 || n < m->of->quorum || !is_confirmed(h, arm, m))
-        return false;
     if (n == m->of->n_contributors)
         return true;
     if (m->quorum_ms == 0)
@@ -343,17 +343,6 @@ void home_note_round(home *h, const home_arm *arm, home_module *m, int64_t round
     h->whole[h->n_whole++] =
         (home_whole){(int)(arm - h->arms), (int)(m - arm->modules)};
     m->noted = true;
-}
-
-/* Whether the module's next round must wait for the next turn. Where the home numbers
- * rounds as updates arrive, holders do not wait for versions: each may send one update
- * per turn, so half of the window must be free by then. */
-static bool must_wait(home *h, const home_module *m, double start)
-{
-    const bool is_behind =
-        m->of->by_arrival && *home_count(m, (int64_t)m->version + m->of->window / 2);
-    h->unmerged = h->unmerged || (pl_now() - start > TURN_S && !is_behind);
-    return h->unmerged && !is_behind;
 }
 
 /* Versions of small modules share a commit: if only one path has a module, each update
@@ -372,19 +361,26 @@ pl_status home_merge_ready(home *h)
     h->unmerged = false;
     for (size_t i = 0; i < h->n_whole; i++) {
         home_arm *arm = &h->arms[h->whole[i].arm];
-        home_module *module = &arm->modules[h->whole[i].module];
-        while (is_ready(h, arm, module) && !must_wait(h, module, start)) {
+        home_module *m = &arm->modules[h->whole[i].module];
+        while (is_ready(h, arm, m)) {
+            /* Where the home numbers rounds as updates arrive, holders do not wait for
+             * versions: each may send one update per turn, so half of the window must
+             * be free by the next turn. */
+            const bool is_behind =
+                m->of->by_arrival &&
+                *home_count(m, (int64_t)m->version + m->of->window / 2);
+            h->unmerged = h->unmerged || (pl_now() - start > TURN_S && !is_behind);
+            if (h->unmerged && !is_behind)
+                break;
             PL_CHECK(merge_module(h, arm, h->whole[i].module));
-            unsaved += module->n_params * sizeof(float);
-            if (unsaved < TOGETHER_BYTES && !is_ready(h, arm, module))
+            unsaved += m->n_params * sizeof(float);
+            if (unsaved < TOGETHER_BYTES && !is_ready(h, arm, m))
                 continue;
             PL_CHECK(home_end_group(h));
             unsaved = 0;
         }
-        module->noted =
-            module->exists &&
-            *home_count(module, (int64_t)module->version) >= module->of->quorum;
-        if (module->noted)
+        m->noted = m->exists && *home_count(m, (int64_t)m->version) >= m->of->quorum;
+        if (m->noted)
             h->whole[n_left++] = h->whole[i];
     }
     h->n_whole = n_left;
@@ -394,28 +390,41 @@ pl_status home_merge_ready(home *h)
     return PL_OK;
 }
 
-/* Makes version `made` again, if the store still has its sources. */
-static pl_status replay_in(home *h, home_arm *arm, const pl_version *made,
-                           pl_replay *out)
+pl_status pl_home_replay(pl_store *store, const pl_version *made, pl_replay *out)
 {
-    const char *name = strchr(made->module, '/') + 1;
+    char object[PL_MODULE_NAME_MAX + 8];
+    const char *slash = strchr(made->module, '/');
+    home h = {.store = store};
+    home_arm arm;
     home_module module = {.exists = true};
-    merge g = {.h = h, .arm = arm, .module = &module};
+    merge g = {.h = &h, .arm = &arm, .module = &module};
+    pl_object definition;
     pl_version before = {.number = 0};
     pl_status status = PL_OK;
-    g.index = pl_topology_find_module(arm->topology, name);
+    *out = (pl_replay){{{0}}, {{0}}};
+    if (pl_version_is_merged(made))
+        return pl_merged_again(store, made, &out->params);
+    if (made->number == 0 || made->n_contributions == 0 || !slash)
+        return pl_fail(PL_ERR_NOT_FOUND,
+                       "%s@%llu was not made from updates; its method is `%s`",
+                       made->module, (unsigned long long)made->number, made->method);
+    snprintf(object, sizeof object, "arm/%.*s", (int)(slash - made->module),
+             made->module);
+    PL_CHECK(pl_store_get_object(store, object, &definition));
+    PL_CHECK(home_read_arm(&h, object, &definition.blob, &arm));
+    g.index = pl_topology_find_module(arm.topology, slash + 1);
     if (g.index < 0)
-        return pl_fail(PL_ERR_NOT_FOUND, "arm %s has no module %s", arm->arm.name,
-                       name);
+        PL_TRY(pl_fail(PL_ERR_NOT_FOUND, "arm %s has no module %s", arm.arm.name,
+                       slash + 1));
     pl_copy_text(module.name, sizeof module.name, made->module);
-    module.of = g.of = &arm->contracts[g.index];
+    module.of = g.of = &arm.contracts[g.index];
     module.n_params = g.of->n_params;
     g.n = made->n_contributions;
     g.contributions = pl_alloc((size_t)(g.n + 1) * sizeof *g.contributions);
     for (int i = 0; i < g.n; i++) {
         pl_contribution *c = &g.contributions[i];
         *c = made->contributions[i];
-        if (c->path < 0 || c->path >= pl_topology_n_paths(arm->topology))
+        if (c->path < 0 || c->path >= pl_topology_n_paths(arm.topology))
             PL_TRY(pl_fail(
                 PL_ERR_DAMAGED,
                 "%s@%llu has an update of path %lld, which its arm does not have",
@@ -424,7 +433,7 @@ static pl_status replay_in(home *h, home_arm *arm, const pl_version *made,
         c->weight = pl_round_record_weight(g.of, (int)c->path);
         g.total_weight += c->weight;
     }
-    PL_TRY(pl_store_get_version(h->store, made->module, made->number - 1, &before));
+    PL_TRY(pl_store_get_version(store, made->module, made->number - 1, &before));
     module.version = before.number;
     module.params = before.params;
     PL_TRY(prepare_merge(&g));
@@ -435,7 +444,7 @@ static pl_status replay_in(home *h, home_arm *arm, const pl_version *made,
     if (!gone && g.n_kept > 0 && pl_hash_none(&before.momentum) && !began)
         gone = "the momentum before it";
     for (int i = 0; !gone && i < made->n_contributions; i++)
-        if (!pl_store_has_blob(h->store, &made->contributions[i].update))
+        if (!pl_store_has_blob(store, &made->contributions[i].update))
             gone = "an update that made it";
     if (gone)
         PL_TRY(pl_fail(PL_ERR_NOT_FOUND,
@@ -451,28 +460,6 @@ static pl_status replay_in(home *h, home_arm *arm, const pl_version *made,
 done:
     pl_version_clear(&before);
     release_merge(&g);
-    return status;
-}
-
-pl_status pl_home_replay(pl_store *store, const pl_version *made, pl_replay *out)
-{
-    char object[PL_MODULE_NAME_MAX + 8];
-    const char *slash = strchr(made->module, '/');
-    home h = {.store = store};
-    home_arm arm;
-    pl_object definition;
-    *out = (pl_replay){{{0}}, {{0}}};
-    if (pl_version_is_merged(made))
-        return pl_merged_again(store, made, &out->params);
-    if (made->number == 0 || made->n_contributions == 0 || !slash)
-        return pl_fail(PL_ERR_NOT_FOUND,
-                       "%s@%llu was not made from updates; its method is `%s`",
-                       made->module, (unsigned long long)made->number, made->method);
-    snprintf(object, sizeof object, "arm/%.*s", (int)(slash - made->module),
-             made->module);
-    PL_CHECK(pl_store_get_object(store, object, &definition));
-    PL_CHECK(home_read_arm(&h, object, &definition.blob, &arm));
-    pl_status status = replay_in(&h, &arm, made, out);
     home_clear_arm(&arm);
     return status;
 }

@@ -21,7 +21,7 @@ pl_status home_note_object(home *h, const char *name, const pl_hash *blob)
     if (bytes.len == 0) /* a tag with no bytes is a deleted tag */
         goto done;
     PL_TRY(pl_snapshot_decode(name + strlen(prefix), bytes.at, bytes.len, &tag));
-    /* the client asks the other homes (check_tag in net/client.c) */
+    /* the client asks the other homes (pl_client_put_object) */
     PL_TRY(pl_snapshot_check(h->store, &tag));
     h->new_tags = pl_grow(h->new_tags, (h->n_new_tags + 1) * sizeof *h->new_tags);
     h->new_tags[h->n_new_tags++] = tag;
@@ -99,14 +99,17 @@ pl_status home_commit(home *h)
 {
     bool passes = false;
     uint64_t n = 0;
+    pl_status status = PL_OK;
     if (!h->txn)
         return PL_OK;
-    PL_CHECK(pl_txn_passes_quota(h->txn, &passes));
+    PL_TRY(pl_txn_passes_quota(h->txn, &passes));
     if (passes)
-        PL_CHECK(thin(h, &n));
-    PL_CHECK(pl_txn_commit(&h->txn));
+        PL_TRY(thin(h, &n));
+    PL_TRY(pl_txn_commit(&h->txn));
     home_forget_tags(h);
     if (n > 0)
         log_thinned(h, n);
-    return PL_OK;
+done:
+    h->broken = h->broken || status != PL_OK;
+    return status;
 }

@@ -88,45 +88,6 @@ static pl_status note_version_phases(void *context, const pl_version *v)
     return PL_OK;
 }
 
-static pl_status load_module(home *h, home_arm *arm, int index)
-{
-    pl_version v = {0};
-    home_module *m = &arm->modules[index];
-    const pl_contract *of = m->of = &arm->contracts[index];
-    pl_copy_text(m->name, sizeof m->name, of->name);
-    m->n_params = of->n_params;
-    const size_t n_holders = (size_t)of->n_holders;
-    m->pending = pl_alloc((size_t)of->window * n_holders * sizeof *m->pending);
-    m->n_pending = pl_alloc((size_t)of->window * sizeof *m->n_pending);
-    if (of->by_arrival || of->quorum < of->n_contributors)
-        m->phases = pl_alloc(n_holders * sizeof *m->phases);
-    pl_status status = pl_store_head(h->store, m->name, &v);
-    if (status == PL_ERR_NOT_FOUND)
-        return PL_OK;
-    PL_CHECK(status);
-    m->exists = true;
-    m->version = v.number;
-    m->params = v.params;
-    m->norm = v.update_norm;
-    m->params_norm = v.params_norm;
-    pl_version_clear(&v);
-    /* the norm gate gets the norms of the contributions to the newest versions */
-    uint64_t number = m->version < HOME_NORMS_MAX ? 1 : m->version - HOME_NORMS_MAX;
-    for (; number <= m->version; number++) {
-        status = pl_store_get_version(h->store, m->name, number, &v);
-        for (int i = 0; status == PL_OK && i < v.n_contributions; i++)
-            home_note_norm(m, v.contributions[i].norm);
-        pl_version_clear(&v);
-        /* garbage collection may have removed old versions */
-        if (status != PL_ERR_NOT_FOUND)
-            PL_CHECK(status);
-    }
-    phase_scan scan = {arm, m};
-    return m->phases
-               ? pl_store_each_version(h->store, m->name, note_version_phases, &scan)
-               : PL_OK;
-}
-
 void home_clear_arm(home_arm *arm)
 {
     int n_modules = arm->topology ? pl_topology_n_modules(arm->topology) : 0;
@@ -200,8 +161,43 @@ pl_status home_install_arm(home *h, home_arm *arm)
     int n_replicas = pl_topology_n_replicas(arm->topology);
     arm->modules = pl_alloc((size_t)n_modules * sizeof *arm->modules);
     arm->paths = pl_alloc((size_t)home_n_tasks(arm) * sizeof *arm->paths);
-    for (int m = 0; m < n_modules; m++)
-        PL_TRY(load_module(h, arm, m));
+    for (int i = 0; i < n_modules; i++) {
+        pl_version v = {0};
+        home_module *m = &arm->modules[i];
+        const pl_contract *of = m->of = &arm->contracts[i];
+        pl_copy_text(m->name, sizeof m->name, of->name);
+        m->n_params = of->n_params;
+        const size_t n_holders = (size_t)of->n_holders;
+        m->pending = pl_alloc((size_t)of->window * n_holders * sizeof *m->pending);
+        m->n_pending = pl_alloc((size_t)of->window * sizeof *m->n_pending);
+        if (of->by_arrival || of->quorum < of->n_contributors)
+            m->phases = pl_alloc(n_holders * sizeof *m->phases);
+        status = pl_store_head(h->store, m->name, &v);
+        if (status == PL_ERR_NOT_FOUND)
+            continue;
+        PL_TRY(status);
+        m->exists = true;
+        m->version = v.number;
+        m->params = v.params;
+        m->norm = v.update_norm;
+        m->params_norm = v.params_norm;
+        pl_version_clear(&v);
+        /* the norm gate gets the norms of the contributions to the newest versions */
+        uint64_t number = m->version < HOME_NORMS_MAX ? 1 : m->version - HOME_NORMS_MAX;
+        for (; number <= m->version; number++) {
+            status = pl_store_get_version(h->store, m->name, number, &v);
+            for (int k = 0; status == PL_OK && k < v.n_contributions; k++)
+                home_note_norm(m, v.contributions[k].norm);
+            pl_version_clear(&v);
+            /* garbage collection may have removed old versions */
+            if (status != PL_ERR_NOT_FOUND)
+                PL_TRY(status);
+        }
+        phase_scan scan = {arm, m};
+        if (m->phases)
+            PL_TRY(
+                pl_store_each_version(h->store, m->name, note_version_phases, &scan));
+    }
     for (int i = 0; i < home_n_tasks(arm); i++) {
         pl_path_state stored, *state = &arm->paths[i].state;
         pl_arm_path_name(&arm->arm, arm->topology, i / n_replicas, i % n_replicas,
@@ -295,46 +291,31 @@ void home_unload(home *h)
 }
 
 /* ---- telling the hub ---- */
-static void arm_record(const home_arm *arm, pl_buf *out)
-{
-    PL_SAY_BODY(out, arm_record, .arm = arm->arm.name, .arm_blob = arm->blob);
-}
-
-static void module_record(const home_module *m, pl_buf *out)
-{
-    PL_SAY_BODY(out, module_record, .module = m->name, .version = (int64_t)m->version);
-}
-
-static void path_record(const home *h, const home_path *p, pl_buf *out)
+static pl_msg_path_record record_of_path(const home *h, const home_path *p)
 {
     const pl_path_state *next = home_in_audit(h, p->state.name);
     const pl_path_state *s = next ? next : &p->state;
-    PL_SAY_BODY(out, path_record, .name = s->name, .phase = s->phase, .work = s->work,
-                .worker = s->worker[0] ? s->worker : NULL,
-                .key = pl_pubkey_none(&s->key) ? NULL : s->key.bytes,
-                .held_phase = s->held_phase, .in_audit = next != NULL,
-                .repeats = s->repeats);
-}
-
-static void nest_state_record(pl_buf *inner, pl_buf *out)
-{
-    pl_put_bytes(out, PL_TAG_RECORD, inner->data, inner->len);
-    pl_buf_clear(inner);
+    return (pl_msg_path_record){.name = s->name,
+                                .phase = s->phase,
+                                .work = s->work,
+                                .worker = s->worker[0] ? s->worker : NULL,
+                                .key = pl_pubkey_none(&s->key) ? NULL : s->key.bytes,
+                                .held_phase = s->held_phase,
+                                .in_audit = next != NULL,
+                                .repeats = s->repeats};
 }
 
 void home_snapshot(home *h, pl_buf *out)
 {
-    pl_buf inner = {0};
     pl_buf_clear(out);
     for (int a = 0; a < h->n_arms; a++) {
         const home_arm *arm = &h->arms[a];
-        arm_record(arm, &inner);
-        nest_state_record(&inner, out);
-        for (int m = 0; m < pl_topology_n_modules(arm->topology); m++) {
-            if (!arm->modules[m].exists)
-                continue;
-            module_record(&arm->modules[m], &inner);
-            nest_state_record(&inner, out);
+        PL_SAY_RECORD(out, arm_record, .arm = arm->arm.name, .arm_blob = arm->blob);
+        for (int i = 0; i < pl_topology_n_modules(arm->topology); i++) {
+            const home_module *m = &arm->modules[i];
+            if (m->exists)
+                PL_SAY_RECORD(out, module_record, .module = m->name,
+                              .version = (int64_t)m->version);
         }
         for (int i = 0; i < home_n_tasks(arm); i++) {
             /* an audit may drop the first phase of a path of this home again */
@@ -342,11 +323,10 @@ void home_snapshot(home *h, pl_buf *out)
             if (arm->paths[i].state.phase == 0 && !home_in_audit(h, name) &&
                 (!pl_audit_may(&arm->arm) || home_check_here(h, name) != PL_OK))
                 continue;
-            path_record(h, &arm->paths[i], &inner);
-            nest_state_record(&inner, out);
+            const pl_msg_path_record record = record_of_path(h, &arm->paths[i]);
+            pl_put_nested(out, PL_TAG_RECORD, pl_fields_of_path_record(), &record);
         }
     }
-    pl_buf_destroy(&inner);
     home_audit_records(h, out);
 }
 
@@ -359,24 +339,10 @@ void home_tell(home *h, pl_message *event)
         pl_message_destroy(event);
 }
 
-void home_tell_version(home *h, const home_module *module)
-{
-    pl_message event = {.type = PL_MSG_EVENT};
-    h->counts.n_versions++;
-    module_record(module, &event.body);
-    home_tell(h, &event);
-}
-
 void home_tell_path(home *h, const home_path *path)
 {
-    pl_message event = {.type = PL_MSG_EVENT};
-    path_record(h, path, &event.body);
-    home_tell(h, &event);
-}
-
-void home_tell_arm(home *h, const home_arm *arm)
-{
-    pl_message event = {.type = PL_MSG_EVENT};
-    arm_record(arm, &event.body);
+    pl_message event = {0};
+    const pl_msg_path_record record = record_of_path(h, path);
+    pl_message_put(&event, PL_MSG_EVENT, pl_fields_of_path_record(), &record);
     home_tell(h, &event);
 }

@@ -42,22 +42,6 @@ static int task_of(const place *p, const pl_contribution *c)
     return (int)(c->path * pl_topology_n_replicas(p->arm->topology) + c->replica);
 }
 
-/* Checks the length of an update before its bytes are read: a message may name any blob
- * of the store, for example one with all documents of a path. */
-static pl_status check_length(const home *h, const place *p, const pl_submit_message *s)
-{
-    uint64_t bytes;
-    PL_CHECK(home_blob_bytes(h, &s->update, &bytes));
-    const uint64_t most = home_update_bound(p->arm, p->index);
-    return bytes <= most
-               ? PL_OK
-               : pl_fail(PL_ERR_DATA,
-                         "the update of %s names %llu bytes, but at most %llu are "
-                         "possible",
-                         s->module, (unsigned long long)bytes,
-                         (unsigned long long)most);
-}
-
 /* Checks that the bytes of an update can be decoded and that all values are finite.
  * Notes the update's size and norm for each of its contributors. If the update has two
  * vectors, the norm is that of the first vector; the second has its own limit. */
@@ -71,7 +55,16 @@ static pl_status check_update(home *h, const place *p, pl_submit_message *s)
     const int n_vectors = p->module->of->n_vectors;
     const pl_codec_round round = pl_round_codec(
         p->module->of, (int)s->contributors[0].path, s->round, p->base_norm);
-    PL_TRY(check_length(h, p, s));
+    /* The length is checked before the bytes are read: a message may name any blob of
+     * the store, for example one with all documents of a path. */
+    uint64_t bytes;
+    PL_TRY(home_blob_bytes(h, &s->update, &bytes));
+    const uint64_t most = home_update_bound(p->arm, p->index);
+    if (bytes > most)
+        PL_TRY(pl_fail(PL_ERR_DATA,
+                       "the update of %s names %llu bytes, but at most %llu are "
+                       "possible",
+                       s->module, (unsigned long long)bytes, (unsigned long long)most));
     PL_TRY(home_lend_blob(h, &s->update, "an update", &update, &owned));
     PL_TRY(pl_codec_split(update.at, update.len, n_vectors, messages));
     for (int v = 0; v < n_vectors; v++) {
@@ -191,9 +184,10 @@ static bool is_update_in(const home_arm *arm, const home_module *m, int index,
     return home_has_update(arm, m, round, index);
 }
 
-/* Decides whether an update is accepted. The first check that fails decides the result;
- * then pl_last_error gives the reason. A sum is accepted as a whole or not at all; if
- * it is refused, the relay sends its parts one by one. */
+/* Decides whether an update is accepted. Numbers the update's round if rounds are
+ * numbered by arrival. The first check that fails decides the result; then
+ * pl_last_error gives the reason. A sum is accepted as a whole or not at all; if it is
+ * refused, the relay sends its parts one by one. */
 static pl_submit_result judge_submission(home *h, place *p, pl_submit_message *s)
 {
     const home_module *m = p->module;
@@ -414,21 +408,6 @@ static bool updates_are_in(const home *h, const home_lease *under, const pl_mess
     return true;
 }
 
-/* Returns whether the store has another state of the path after this phase. A state
- * that was dropped, or that an earlier phase had, cannot be compared. */
-static bool has_other_state(const pl_path_state *known, const pl_path_state *state)
-{
-    const pl_hash *have = known->repeats > 0 ? &known->made : &known->moments;
-    if (known->phase != state->phase || !known->worker[0] ||
-        pl_hash_equal(have, &state->moments))
-        return false;
-    (void)pl_fail(PL_ERR_DATA,
-                  "worker %s has already sent a different state of %s after %lld "
-                  "phases; that state counts, not this one",
-                  known->worker, known->name, (long long)known->phase);
-    return true;
-}
-
 static bool is_uploaded(const pl_path_state *state)
 {
     return state->repeats == 0 && !pl_hash_none(&state->moments);
@@ -481,7 +460,15 @@ pl_status home_submit_path(home *h, const pl_peer *peer, pl_message *m)
     const pl_path_state *known =
         waits && state.phase == waits->phase ? waits : &path->state;
     if (state.phase <= known->phase) {
-        const bool other = has_other_state(known, &state);
+        /* a state that was dropped, or that an earlier phase had, cannot be compared */
+        const pl_hash *have = known->repeats > 0 ? &known->made : &known->moments;
+        const bool other = known->phase == state.phase && known->worker[0] &&
+                           !pl_hash_equal(have, &state.moments);
+        if (other)
+            (void)pl_fail(PL_ERR_DATA,
+                          "worker %s has already sent a different state of %s after "
+                          "%lld phases; that state counts, not this one",
+                          known->worker, known->name, (long long)known->phase);
         staging_drop(&h->uploads, &state.moments);
         return answer_submitted(h, peer, m->request,
                                 other ? PL_SUBMIT_OTHER : PL_SUBMIT_DUPLICATE,

@@ -20,23 +20,6 @@ struct home_updates {
     size_t room;
 };
 
-static bool same_update(const home_updates *u, int a, int b)
-{
-    const pl_contribution *c = u->round.contributions;
-    return pl_hash_equal(&c[a].update, &c[b].update);
-}
-
-/* Returns whether the next update must wait for the next batch, because this batch has
- * an update with the same hash. The number of contributors of that update is known only
- * after the batch was read. */
-static bool waits_for_run(const home_updates *u)
-{
-    for (int i = 0; u->round.homomorphic && i < u->n; i++)
-        if (same_update(u, u->indices[i], u->at))
-            return true;
-    return false;
-}
-
 enum { ALIGN = 64 };
 
 static size_t room_of(const home_updates *u, int index)
@@ -56,13 +39,22 @@ static pl_status next_run(void *context, bool anew, pl_codec_run *out)
     *out = (pl_codec_run){.n = 0};
     if (anew)
         u->at = u->contributors = 0;
-    for (u->n = 0; u->at < r->n && !waits_for_run(u); u->at++) {
+    for (u->n = 0; u->at < r->n; u->at++) {
+        const pl_contribution *c = r->contributions;
+        const pl_hash *update = &c[u->at].update;
+        /* An update waits for the next batch if this batch has one with the same hash,
+         * whose number of contributors is known only after the batch was read. */
+        bool waits = false;
+        for (int i = 0; r->homomorphic && i < u->n && !waits; i++)
+            waits = pl_hash_equal(&c[u->indices[i]].update, update);
+        if (waits)
+            break;
         /* A sum of c contributors' updates is named by c contributions (or by 2c, if
          * two sums have exactly the same bytes). It is added at the first of each c
          * such contributions, and left out at the others. */
         int first = u->at, n_before = 0;
         for (int i = u->at - 1; u->round.homomorphic && i >= 0; i--)
-            if (same_update(u, i, u->at)) {
+            if (pl_hash_equal(&c[i].update, update)) {
                 first = i;
                 n_before++;
             }

@@ -64,20 +64,6 @@ static pl_status wait_for_room(home *h, const pl_peer *peer, const pl_message *m
                    r->n, (unsigned long long)h->uploads.limit);
 }
 
-static bool evict(staging *s)
-{
-    const pl_pubkey key = staging_evict(s);
-    char text[PL_PUBKEY_TEXT];
-    if (pl_pubkey_none(&key))
-        return false;
-    pl_log(
-        PL_LOG_WARN, "home.upload",
-        "dropped=\"uploads of the key %s\" reason=\"an own worker waited for room for "
-        "%d s; raise store.staging\"",
-        pl_pubkey_format(&key, text), OWN_WAITS_MS / 1000);
-    return true;
-}
-
 /* Gives room to the uploads that wait, in their order, until the next one finds none.
  * An upload whose key has used up its part lets others pass. */
 pl_status home_grant_room(home *h)
@@ -143,8 +129,17 @@ pl_status home_grant_room(home *h)
         for (const staging_blob *b = s->first; b; b = b->next)
             theirs += pl_pubkey_none(&b->owner.holder) ? 0 : b->room;
         const bool helps = wanted <= s->limit - s->bytes + theirs;
-        while (helps && wanted > s->limit - s->bytes && evict(s))
-            ;
+        while (helps && wanted > s->limit - s->bytes) {
+            const pl_pubkey key = staging_evict(s);
+            char text[PL_PUBKEY_TEXT];
+            if (pl_pubkey_none(&key))
+                break;
+            pl_log(
+                PL_LOG_WARN, "home.upload",
+                "dropped=\"uploads of the key %s\" reason=\"an own worker waited for "
+                "room for %d s; raise store.staging\"",
+                pl_pubkey_format(&key, text), OWN_WAITS_MS / 1000);
+        }
         return helps ? home_grant_room(h) : PL_OK;
     }
     return PL_OK;
@@ -163,21 +158,6 @@ void home_forget_objects(void *context, const staging_blob *b)
 {
     const home *h = context;
     pl_store_drop_upload(h->store, b->engine_id, b->engine_bytes);
-}
-
-/* Under one lease, senders get URLs for at most twice what they may upload. */
-static bool may_sign(home *h, uint64_t bytes)
-{
-    const staging_owner *owner = &h->uploads.owner;
-    home_path *path = owner->path;
-    if (!path)
-        return true;
-    if (path->signed_token < owner->token) {
-        path->signed_token = owner->token;
-        path->signed_bytes = 0;
-    }
-    path->signed_bytes += bytes;
-    return path->signed_bytes <= 2 * owner->share;
 }
 
 /* Reads what the sender has written into the store's engine. */
@@ -220,7 +200,17 @@ static uint64_t use_engine(home *h, const pl_peer *peer, const pl_msg_put_blob *
         return 2;
     const uint64_t left = b->bytes - b->there, most = PL_SIGNED_CHUNKS * PL_CHUNK_BYTES;
     const uint64_t end = b->there + (left < most ? left : most);
-    b->engine_failed = end > b->engine_bytes && !may_sign(h, end - b->engine_bytes);
+    const staging_owner *owner = &h->uploads.owner;
+    home_path *path = owner->path;
+    if (path && end > b->engine_bytes) {
+        /* under one lease, senders get URLs for at most twice what they may upload */
+        if (path->signed_token < owner->token) {
+            path->signed_token = owner->token;
+            path->signed_bytes = 0;
+        }
+        path->signed_bytes += end - b->engine_bytes;
+        b->engine_failed = path->signed_bytes > 2 * owner->share;
+    }
     b->engine_id = b->engine_id ? b->engine_id : pl_random_fresh() | 1;
     b->engine_failed =
         b->engine_failed || pl_store_sign_upload(h->store, b->engine_id, b->bytes,
@@ -243,7 +233,16 @@ pl_status home_put_blob(home *h, const pl_peer *peer, pl_message *m, pl_message 
     PL_CHECK(staging_read(m, &p));
     if (peer->role == PL_AS_WORKER || p.lease.at) {
         PL_CHECK(home_open_lease(h, peer, p.lease, &under));
-        owner->share = home_upload_share(&under);
+        /* Twice the size of all updates of one phase and of the path's state after the
+         * phase. If one lease is for two phases, uploads of the first phase may still
+         * be in memory when uploads of the second phase arrive. */
+        const home_arm *arm = under.arm;
+        const pl_topology *t = arm->topology;
+        owner->share = 2 * pl_path_state_bytes(&arm->arm, pl_topology_path_params(t));
+        for (int slot = 0; slot < pl_topology_n_slots(t); slot++)
+            owner->share +=
+                2 * home_update_bound(arm, pl_topology_module_of_path(
+                                               t, slot, (int)under.lease.path));
         /* no limit per key for a key of the job: any number of workers may use it */
         if (!under.is_own)
             owner->holder = under.lease.key;

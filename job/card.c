@@ -23,20 +23,6 @@ static void put_cell(pl_buf *out, const char *text)
     pl_buf_destroy(&safe);
 }
 
-/* Returns the end of the sentence "The data shard of this path, which it was trained
- * on ...": it says how the base model was made. */
-static const char *base_words(const card *c)
-{
-    const bool imported = c->r->cfg.import[0] != '\0';
-    if (strcmp(c->arm->name, "base") == 0)
-        return imported ? " after it was imported" : "";
-    if (!imported)
-        return " after the base model, which was trained on all documents";
-    return c->r->cfg.base_steps > 0 ? " after the base model, which was imported and "
-                                      "then trained on all documents"
-                                    : " after the base model, which was imported";
-}
-
 static pl_status put_data(const card *c, pl_buf *out)
 {
     const pl_hash *blob = &c->arm->shards[c->path];
@@ -50,9 +36,18 @@ static pl_status put_data(const card *c, pl_buf *out)
     PL_TRY(pl_try_alloc((size_t)bytes, "a data shard", &data));
     PL_TRY(pl_store_read_blob(c->store, blob, 0, (size_t)bytes, data));
     PL_TRY(pl_tokens_view(data, (size_t)bytes, "a data shard", &shard));
+    /* the end of the sentence says how the base model was made */
+    const bool imported = c->r->cfg.import[0] != '\0';
+    const char *base = imported ? " after it was imported" : "";
+    if (strcmp(c->arm->name, "base") != 0 && !imported)
+        base = " after the base model, which was trained on all documents";
+    else if (strcmp(c->arm->name, "base") != 0)
+        base = c->r->cfg.base_steps > 0 ? " after the base model, which was imported "
+                                          "and then trained on all documents"
+                                        : " after the base model, which was imported";
     pl_buf_printf(
         out, "\n## Data\n\nThe data shard of this path, which it was trained on%s:\n\n",
-        base_words(c));
+        base);
     const uint32_t n = pl_tokens_n_domains(shard);
     uint64_t *docs = pl_alloc((n + 1) * sizeof *docs);
     uint64_t *tokens = pl_alloc((n + 1) * sizeof *tokens);
@@ -136,33 +131,25 @@ done:
     return status;
 }
 
-/* Whether the last evaluation may have used different versions than the exported ones.
- * The report of an evaluation names neither the chapter nor the versions that were
- * evaluated, so the answer is derived from the store. */
-static bool may_be_of_others(const card *c)
-{
-    char newest[PL_ARM_NAME_MAX];
-    bool others = pl_arm_chapter(c->arm->name) >= 0 &&
-                  strcmp(pl_newest_chapter(c->store, newest), c->arm->name) != 0;
-    for (int s = 0; !others && s < pl_topology_n_slots(c->topology); s++) {
-        pl_version v;
-        uint64_t source;
-        if (pl_store_get_version(c->store, c->modules[s].name, c->modules[s].number,
-                                 &v) != PL_OK)
-            return true;
-        others = pl_version_source(&v, &source); /* a rollback made this version */
-        pl_version_clear(&v);
-    }
-    return others;
-}
-
 /* Writes the run's last evaluation, if it was an evaluation of the newest versions. */
 static void put_evaluation(const card *c, pl_buf *out)
 {
-    char path[PL_PATH_MAX];
+    char path[PL_PATH_MAX], newest[PL_ARM_NAME_MAX];
     pl_json *report = NULL;
-    if (c->chosen || may_be_of_others(c) ||
-        pl_json_load(run_file(c->r, "report.json", path), &report) != PL_OK)
+    /* Whether other versions than the exported ones may have been evaluated. The report
+     * names neither the chapter nor the versions, so the store decides. */
+    bool others =
+        c->chosen || (pl_arm_chapter(c->arm->name) >= 0 &&
+                      strcmp(pl_newest_chapter(c->store, newest), c->arm->name) != 0);
+    for (int s = 0; !others && s < pl_topology_n_slots(c->topology); s++) {
+        pl_version v;
+        uint64_t source;
+        others = pl_store_get_version(c->store, c->modules[s].name,
+                                      c->modules[s].number, &v) != PL_OK ||
+                 pl_version_source(&v, &source); /* a rollback made this version */
+        pl_version_clear(&v);
+    }
+    if (others || pl_json_load(run_file(c->r, "report.json", path), &report) != PL_OK)
         return;
     const char *select = pl_json_get_text(report, "select");
     const pl_json *rows = pl_json_get(report, "arms");

@@ -228,36 +228,13 @@ static int by_hash(const void *a, const void *b)
     return x->hash < y->hash ? -1 : x->hash > y->hash;
 }
 
-/* Appends to `docs` the numbers of the documents that are in the shard of a path of the
- * previous arm. `known` are all n training documents, sorted by hash. */
-static pl_status read_shard(chapter *c, int path, const known_document *known, size_t n,
-                            pl_buf *docs)
-{
-    char object[PL_MODULE_NAME_MAX];
-    pl_buf bytes = {0};
-    pl_tokens *shard = NULL;
-    pl_status status;
-    stages_path_object("shard", &c->before, c->from, path, object);
-    PL_TRY(stages_read_object(c->r, object, &bytes));
-    PL_TRY(pl_tokens_view(bytes.data, bytes.len, object, &shard));
-    for (uint32_t d = 0; d < pl_tokens_n_docs(shard); d++) {
-        const known_document key = {.hash = pl_tokens_doc(shard, d)->hash};
-        const known_document *at = bsearch(&key, known, n, sizeof key, by_hash);
-        if (at)
-            pl_buf_append(docs, &at->index, sizeof at->index);
-    }
-done:
-    pl_tokens_close(&shard);
-    pl_buf_destroy(&bytes);
-    return status;
-}
-
 static pl_status split_modules(chapter *c)
 {
     const size_t n_paths = (size_t)pl_topology_n_paths(c->from);
     const size_t n = pl_tokens_n_docs(c->r->train);
     known_document *known = pl_alloc(n * sizeof *known);
     pl_buf docs = {0}, bytes = {0};
+    pl_tokens *shard = NULL;
     pl_prefix_lm *router = NULL;
     pl_shards before = {.n_paths = (int)n_paths,
                         .first = pl_alloc((n_paths + 1) * sizeof *before.first)};
@@ -270,7 +247,20 @@ static pl_status split_modules(chapter *c)
                                     (uint32_t)i};
     qsort(known, n, sizeof *known, by_hash);
     for (size_t p = 0; p < n_paths; p++) {
-        PL_TRY(read_shard(c, (int)p, known, n, &docs));
+        /* Appends to `docs` the numbers of the documents that are in the shard of the
+         * path. `known` are all training documents, sorted by hash. */
+        char object[PL_MODULE_NAME_MAX];
+        stages_path_object("shard", &c->before, c->from, (int)p, object);
+        PL_TRY(stages_read_object(c->r, object, &bytes));
+        PL_TRY(pl_tokens_view(bytes.data, bytes.len, object, &shard));
+        for (uint32_t d = 0; d < pl_tokens_n_docs(shard); d++) {
+            const known_document key = {.hash = pl_tokens_doc(shard, d)->hash};
+            const known_document *at = bsearch(&key, known, n, sizeof key, by_hash);
+            if (at)
+                pl_buf_append(&docs, &at->index, sizeof at->index);
+        }
+        pl_tokens_close(&shard);
+        pl_buf_destroy(&bytes);
         before.first[p + 1] = docs.len / sizeof(uint32_t);
     }
     before.docs = (uint32_t *)(void *)docs.data;
@@ -294,6 +284,7 @@ static pl_status split_modules(chapter *c)
     origin.answers = router;
     PL_TRY(routing_split(c->r, c->params, &origin, &c->g));
 done:
+    pl_tokens_close(&shard);
     pl_prefix_lm_destroy(&router);
     pl_free(known);
     pl_buf_destroy(&bytes);

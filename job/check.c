@@ -513,20 +513,6 @@ static pl_status check_versions(checker *c)
 }
 
 /* ---- forgotten documents ---- */
-static void check_blank(checker *c, const pl_tokens *shard, const char *object)
-{
-    char first[PL_ARM_NAME_MAX];
-    const bool reads = strcmp(c->arm.name, "base") == 0 ||
-                       strcmp(c->arm.name, pl_features_name(0, first)) == 0;
-    for (size_t i = 0; i < c->forgotten.n; i++)
-        for (uint32_t d = 0; d < pl_tokens_n_docs(shard); d++)
-            if (pl_tokens_doc(shard, d)->hash == c->forgotten.hashes[i] &&
-                !pl_tokens_is_blank(shard, d) && (c->forgotten.starts[i] || !reads))
-                note_violation(c, "%s has the text of document %016llx", object,
-                               (unsigned long long)c->forgotten.hashes[i]);
-    c->now->n_checked++;
-}
-
 static pl_status check_device(void *context, const pl_version *v)
 {
     checker *c = context;
@@ -549,7 +535,9 @@ static pl_status check_arm_devices(checker *c)
 
 static pl_status check_arm_blank(checker *c)
 {
-    char object[PL_MODULE_NAME_MAX];
+    char object[PL_MODULE_NAME_MAX], first[PL_ARM_NAME_MAX];
+    const bool reads = strcmp(c->arm.name, "base") == 0 ||
+                       strcmp(c->arm.name, pl_features_name(0, first)) == 0;
     pl_status status = PL_OK;
     for (int p = 0; status == PL_OK && p < c->arm.n_shards; p++) {
         pl_buf bytes = {0};
@@ -558,8 +546,13 @@ static pl_status check_arm_blank(checker *c)
         status = pl_store_read_object(c->store, object, &bytes);
         if (status == PL_OK)
             status = pl_tokens_view(bytes.data, bytes.len, object, &shard);
-        if (status == PL_OK)
-            check_blank(c, shard, object);
+        for (size_t i = 0; status == PL_OK && i < c->forgotten.n; i++)
+            for (uint32_t d = 0; d < pl_tokens_n_docs(shard); d++)
+                if (pl_tokens_doc(shard, d)->hash == c->forgotten.hashes[i] &&
+                    !pl_tokens_is_blank(shard, d) && (c->forgotten.starts[i] || !reads))
+                    note_violation(c, "%s has the text of document %016llx", object,
+                                   (unsigned long long)c->forgotten.hashes[i]);
+        c->now->n_checked += status == PL_OK;
         pl_tokens_close(&shard);
         pl_buf_destroy(&bytes);
     }
@@ -590,37 +583,33 @@ static pl_status check_forgotten(checker *c)
 }
 
 /* ---- files beside the store ---- */
-/* Checks that run.yaml describes the model that the run has trained. */
-static pl_status check_model(checker *c, const pl_run *r)
-{
-    char chapter[PL_ARM_NAME_MAX];
-    pl_shape s;
-    pl_newest_chapter(c->store, chapter);
-    pl_status status = pl_read_arm(c->store, chapter, &c->arm, &c->topology);
-    if (status == PL_ERR_NOT_FOUND)
-        return PL_OK;
-    if (status == PL_OK)
-        status = config_shape(&r->cfg, &s);
-    const pl_shape *own = &c->arm.shape;
-    if (status == PL_OK && (s.width != own->width || s.n_heads != own->n_heads ||
-                            s.n_blocks != own->n_blocks || s.context != own->context))
-        note_violation(c,
-                       "%s/run.yaml describes a model of width %d with %d blocks, but "
-                       "the run has trained a model of width %d with %d blocks",
-                       r->dir, s.width, s.n_blocks, own->width, own->n_blocks);
-    pl_topology_destroy(&c->topology);
-    pl_arm_clear(&c->arm);
-    return status;
-}
-
 static pl_status check_files(checker *c)
 {
     pl_run r;
     char folder[PL_PATH_MAX], list[PL_PATH_MAX];
     c->now->n_checked = 1;
     pl_status status = run_look(c->wish->run, &r);
-    if (status == PL_OK)
-        status = check_model(c, &r);
+    if (status == PL_OK) {
+        /* checks that run.yaml describes the model that the run has trained */
+        char chapter[PL_ARM_NAME_MAX];
+        pl_shape s;
+        const pl_shape *own = &c->arm.shape;
+        pl_newest_chapter(c->store, chapter);
+        status = pl_read_arm(c->store, chapter, &c->arm, &c->topology);
+        const bool trained = status != PL_ERR_NOT_FOUND;
+        if (status == PL_OK)
+            status = config_shape(&r.cfg, &s);
+        if (status == PL_OK &&
+            (s.width != own->width || s.n_heads != own->n_heads ||
+             s.n_blocks != own->n_blocks || s.context != own->context))
+            note_violation(c,
+                           "%s/run.yaml describes a model of width %d with %d blocks, "
+                           "but the run has trained a model of width %d with %d blocks",
+                           r.dir, s.width, s.n_blocks, own->width, own->n_blocks);
+        status = trained ? status : PL_OK;
+        pl_topology_destroy(&c->topology);
+        pl_arm_clear(&c->arm);
+    }
     run_close(&r);
     if (status != PL_OK)
         note_violation(c, "%s", pl_last_error());
@@ -719,7 +708,7 @@ pl_status check_store(const check_wish *wish, check_fn fn, void *context, int *n
 done:
     pl_buf_destroy(&list);
     forgotten_clear(&c.forgotten);
-    pl_draws_clear(&c.draws);
+    pl_free(c.draws.items);
     pl_store_close(&c.store);
     return status;
 }

@@ -71,27 +71,6 @@ static pl_status point_file(const char *folder, const char *arm, const char *wha
     return PL_OK;
 }
 
-/* Cuts off a torn end of the file, and finds the step of its last point. */
-static pl_status find_last(const char *path, int64_t *last_step)
-{
-    pl_buf bytes = {0};
-    pl_status status = PL_OK;
-    if (pl_path_exists(path))
-        PL_TRY(pl_read_file(path, &bytes));
-    const size_t whole = tfevents_whole(bytes.data, bytes.len, last_step);
-    if (whole == 0) {
-        pl_buf_clear(&bytes);
-        tfevents_begin(&bytes, (double)pl_wall_ms() / 1e3);
-        PL_TRY(pl_replace_file(path, bytes.data, bytes.len));
-    } else if (whole < bytes.len && truncate(path, (off_t)whole) != 0) {
-        PL_TRY(pl_fail(PL_ERR_IO, "the damaged end of %s cannot be cut off: %s", path,
-                       strerror(errno)));
-    }
-done:
-    pl_buf_destroy(&bytes);
-    return status;
-}
-
 /* ---- the scalars of a point ---- */
 typedef struct points {
     tfevents_scalar *scalars;
@@ -181,20 +160,6 @@ static void put_train(points *p, const phase_history *h, const phase_arm *a,
         put_sums(p, "worker", h->workers[workers[k].worker], &workers[k]);
 }
 
-static void put_held_out(points *p, const phase_arm *a, size_t slot)
-{
-    const pl_held_sum all = phase_history_held(a, slot);
-    const int n_paths = a->n_series / a->n_replicas;
-    for (int path = 0; path < n_paths; path++) {
-        const phase_series *s = &a->series[path * a->n_replicas];
-        pl_held_sum one = {0};
-        pl_held_add(&one, &a->arm, path, phase_series_at(s, slot)->work.held);
-        if (n_paths > 1 && path < PATHS_SHOWN)
-            put_scalar_named(p, "path_bits_per_byte", s->name, pl_held_bits(&one));
-    }
-    put_scalar_named(p, "held-out", "bits_per_byte", pl_held_bits(&all));
-}
-
 static pl_status write_points(curves *c, int arm, kind k)
 {
     const phase_history *h = &c->history;
@@ -204,8 +169,21 @@ static pl_status write_points(curves *c, int arm, kind k)
     pl_buf bytes = {0};
     pl_status status = PL_OK;
     PL_TRY(point_file(c->folder, a->arm.name, kind_names[k], path));
-    if (*last_step == STEP_UNKNOWN)
-        PL_TRY(find_last(path, last_step));
+    if (*last_step == STEP_UNKNOWN) {
+        /* Cuts off a torn end of the file, and finds the step of its last point. */
+        if (pl_path_exists(path))
+            PL_TRY(pl_read_file(path, &bytes));
+        const size_t whole = tfevents_whole(bytes.data, bytes.len, last_step);
+        if (whole == 0) {
+            pl_buf_clear(&bytes);
+            tfevents_begin(&bytes, (double)pl_wall_ms() / 1e3);
+            PL_TRY(pl_replace_file(path, bytes.data, bytes.len));
+        } else if (whole < bytes.len && truncate(path, (off_t)whole) != 0) {
+            PL_TRY(pl_fail(PL_ERR_IO, "the damaged end of %s cannot be cut off: %s",
+                           path, strerror(errno)));
+        }
+        pl_buf_destroy(&bytes);
+    }
     const int64_t steps = h->stride * a->arm.inner.tau;
     size_t slot = *last_step > 0 ? (size_t)(*last_step / steps) : 0;
     int64_t newest = *last_step;
@@ -217,10 +195,19 @@ static pl_status write_points(curves *c, int arm, kind k)
         points p = {0};
         if (step <= newest)
             continue;
-        if (k == TRAIN)
+        if (k == TRAIN) {
             put_train(&p, h, a, slot);
-        else
-            put_held_out(&p, a, slot);
+        } else {
+            const pl_held_sum all = phase_history_held(a, slot);
+            const int n_paths = a->n_series / a->n_replicas;
+            for (int i = 0; n_paths > 1 && i < n_paths && i < PATHS_SHOWN; i++) {
+                const phase_series *s = &a->series[i * a->n_replicas];
+                pl_held_sum one = {0};
+                pl_held_add(&one, &a->arm, i, phase_series_at(s, slot)->work.held);
+                put_scalar_named(&p, "path_bits_per_byte", s->name, pl_held_bits(&one));
+            }
+            put_scalar_named(&p, "held-out", "bits_per_byte", pl_held_bits(&all));
+        }
         for (int i = 0; i < a->n_series; i++)
             at_ms = fmax(at_ms, (double)phase_series_at(&a->series[i], slot)->at_ms);
         if (p.n > 0) {

@@ -123,81 +123,71 @@ static pl_status score_ways(job *j, arm_source *source)
     return status;
 }
 
-static pl_status score_arm(job *j, row_kind kind, const pl_arm *arm,
-                           const pl_topology *t)
-{
-    arm_source source = {j->store, arm, t, {.best = j->e->wish.best}};
-    if (kind == ROW_ROUTER)
-        source.which.at = j->versions;
-    evaluation *e = j->e;
-    int n_paths = pl_topology_n_paths(t);
-    bool answers = config_answers_by_likelihood(&j->r->cfg, n_paths);
-    if (kind == ROW_ROUTER && n_paths > 1 && (answers || e->wish.n_every > 0)) {
-        e->answer = answers ? ROW_LIKELIHOOD : ROW_ROUTER;
-        return score_ways(j, &source);
-    }
-    if (n_paths > 1)
-        return pl_score_routed(j->scorer, j->r->valid, e->docs, e->path_of, e->n_docs,
-                               load_arm_path, &source, scores_of(e, kind));
-    PL_CHECK(load_arm_path(&source, 0, j->params));
-    PL_CHECK(pl_scorer_load(j->scorer, j->params));
-    return pl_score_documents(j->scorer, j->r->valid, e->docs, e->n_docs,
-                              scores_of(e, kind));
-}
-
-/* Returns how many tokens paths read per token of the text: the likelihood of the
- * prefix needs all paths there, and choosing again needs them everywhere. The router's
- * counts cost next to nothing. */
-static double tokens_read(const job *j, int kind)
-{
-    const evaluation *e = j->e;
-    const uint64_t prefix = (uint64_t)j->r->cfg.prefix;
-    double all = 0, in_prefix = 0;
-    for (size_t i = 0; i < e->n_docs; i++) {
-        const uint64_t n = pl_tokens_doc(j->r->valid, e->docs[i])->n_tokens;
-        all += (double)n;
-        in_prefix += (double)(n < prefix ? n : prefix);
-    }
-    return kind == ROW_REROUTED     ? e->n_open
-           : kind == ROW_LIKELIHOOD ? 1 + (e->n_open - 1) * in_prefix / all
-                                    : 1;
-}
-
 /* Fills all rows of one arm. `kind` is the first of these rows. */
 static pl_status fill_rows(job *j, row_kind kind)
 {
     pl_arm arm;
     pl_topology *t = NULL;
-    const char *name = j->e->rows[kind].arm;
-    const char *source = pl_arm_chapter(name) < 0 ? name : j->e->chapter;
-    pl_status status = pl_read_arm(j->store, source, &arm, &t);
+    evaluation *e = j->e;
+    const char *name = e->rows[kind].arm;
+    pl_status status =
+        pl_read_arm(j->store, pl_arm_chapter(name) < 0 ? name : e->chapter, &arm, &t);
     if (status == PL_ERR_NOT_FOUND)
         return PL_OK;
     PL_TRY(status);
-    PL_TRY(score_arm(j, kind, &arm, t));
-    for (int i = kind; i < ROW_COUNT && strcmp(j->e->rows[i].arm, name) == 0; i++) {
-        if (!j->e->rows[i].present)
+    arm_source source = {j->store, &arm, t, {.best = e->wish.best}};
+    if (kind == ROW_ROUTER)
+        source.which.at = j->versions;
+    const int n_paths = pl_topology_n_paths(t);
+    const bool answers =
+        pl_answers_by_likelihood(j->r->cfg.answer, (int)j->r->cfg.prefix, n_paths);
+    if (kind == ROW_ROUTER && n_paths > 1 && (answers || e->wish.n_every > 0)) {
+        e->answer = answers ? ROW_LIKELIHOOD : ROW_ROUTER;
+        PL_TRY(score_ways(j, &source));
+    } else if (n_paths > 1) {
+        PL_TRY(pl_score_routed(j->scorer, j->r->valid, e->docs, e->path_of, e->n_docs,
+                               load_arm_path, &source, scores_of(e, kind)));
+    } else {
+        PL_TRY(load_arm_path(&source, 0, j->params));
+        PL_TRY(pl_scorer_load(j->scorer, j->params));
+        PL_TRY(pl_score_documents(j->scorer, j->r->valid, e->docs, e->n_docs,
+                                  scores_of(e, kind)));
+    }
+    const uint64_t prefix = (uint64_t)j->r->cfg.prefix;
+    double all = 0, in_prefix = 0; /* tokens of the documents */
+    for (size_t i = 0; i < e->n_docs; i++) {
+        const uint64_t n = pl_tokens_doc(j->r->valid, e->docs[i])->n_tokens;
+        all += (double)n;
+        in_prefix += (double)(n < prefix ? n : prefix);
+    }
+    for (int i = kind; i < ROW_COUNT && strcmp(e->rows[i].arm, name) == 0; i++) {
+        if (!e->rows[i].present)
             continue;
-        evaluation_row *w = &j->e->rows[i];
+        evaluation_row *w = &e->rows[i];
         size_t n_domains = pl_tokens_n_domains(j->r->valid);
-        w->score = pl_score_sum(w->scores, j->e->n_docs);
+        w->score = pl_score_sum(w->scores, e->n_docs);
         w->ppl = pl_perplexity(&w->score);
         const pl_score first = pl_first_windows(&w->score);
         w->ppl_first = pl_perplexity(&first);
-        w->bits = pl_bits_per_byte(&w->score, j->e->n_bytes);
+        w->bits = pl_bits_per_byte(&w->score, e->n_bytes);
         w->by_domain = pl_alloc((n_domains ? n_domains : 1) * sizeof *w->by_domain);
-        pl_score_by_domain(j->r->valid, j->e->docs, w->scores, j->e->n_docs,
-                           w->by_domain);
+        pl_score_by_domain(j->r->valid, e->docs, w->scores, e->n_docs, w->by_domain);
         w->ppl_macro = pl_macro_perplexity(w->by_domain, n_domains);
-        w->flops_read = tokens_read(j, i) *
-                        pl_topology_flops_per_token(t, arm.inner.context, false);
+        /* The likelihood of the prefix needs all paths there, and choosing again needs
+         * them everywhere. The router costs next to nothing. */
+        double read = 1; /* tokens that paths read per token of the text */
+        if (i == ROW_REROUTED)
+            read = e->n_open;
+        else if (i == ROW_LIKELIHOOD)
+            read = 1 + (e->n_open - 1) * in_prefix / all;
+        w->flops_read = read * pl_topology_flops_per_token(t, arm.inner.context, false);
         w->n_params = pl_topology_total_params(t);
         const pl_spent *s = &j->spent[i];
-        const int n = pl_topology_n_paths(t) * pl_topology_n_replicas(t);
+        const int n = n_paths * pl_topology_n_replicas(t);
         w->effort = pl_effort_of(
             s, i == ROW_BASE ? NULL : &j->spent[ROW_BASE],
             i == ROW_BATCH ? j->trainings : 1,
-            pl_topology_flops_per_token(t, arm.inner.context, true), j->e->rate);
+            pl_topology_flops_per_token(t, arm.inner.context, true), e->rate);
         w->finished = (arm.inner.phases == 0 ||
                        (s->n == n && s->least_phase >= arm.inner.phases)) &&
                       run_is_last_chapter(j->r, arm.name);

@@ -52,39 +52,34 @@ void forgotten_clear(forgotten *list)
     *list = (forgotten){NULL, NULL, 0};
 }
 
-/* In a new run, makes the list of data.forget the list of the run. */
-static pl_status take_over(pl_run *r, const char *own)
-{
-    pl_buf text = {0};
-    forgotten list;
-    if (!r->cfg.forget[0] || r->resumed || pl_path_exists(own))
-        return PL_OK;
-    if (!pl_path_exists(r->cfg.forget))
-        return pl_fail(PL_ERR_CONFIG, "data.forget names %s, which does not exist",
-                       r->cfg.forget);
-    pl_status status = forgotten_read(r->cfg.forget, &list);
-    for (size_t i = 0; status == PL_OK && i < list.n; i++)
-        if (!pl_tokens_find(r->train, list.hashes[i]))
-            status = pl_fail(PL_ERR_CONFIG,
-                             "data.forget lists the document %016llx, which the "
-                             "training text does not have; delete its line",
-                             (unsigned long long)list.hashes[i]);
-    if (status == PL_OK)
-        status = pl_read_file(r->cfg.forget, &text);
-    if (status == PL_OK)
-        status = pl_replace_file(own, text.data, text.len);
-    forgotten_clear(&list);
-    pl_buf_destroy(&text);
-    return status;
-}
-
 pl_status forgotten_blank(pl_run *r, bool all)
 {
     char own[PL_PATH_MAX], folder[PL_PATH_MAX], train[PL_PATH_MAX];
     forgotten list = {NULL, NULL, 0};
     bool changed = false;
     size_t n = 0;
-    pl_status status = take_over(r, run_file(r, "data/forgotten", own));
+    pl_status status = PL_OK;
+    run_file(r, "data/forgotten", own);
+    if (r->cfg.forget[0] && !r->resumed && !pl_path_exists(own)) {
+        /* In a new run, makes the list of data.forget the list of the run. */
+        pl_buf text = {0};
+        if (!pl_path_exists(r->cfg.forget))
+            return pl_fail(PL_ERR_CONFIG, "data.forget names %s, which does not exist",
+                           r->cfg.forget);
+        status = forgotten_read(r->cfg.forget, &list);
+        for (size_t i = 0; status == PL_OK && i < list.n; i++)
+            if (!pl_tokens_find(r->train, list.hashes[i]))
+                status = pl_fail(PL_ERR_CONFIG,
+                                 "data.forget lists the document %016llx, which the "
+                                 "training text does not have; delete its line",
+                                 (unsigned long long)list.hashes[i]);
+        if (status == PL_OK)
+            status = pl_read_file(r->cfg.forget, &text);
+        if (status == PL_OK)
+            status = pl_replace_file(own, text.data, text.len);
+        forgotten_clear(&list);
+        pl_buf_destroy(&text);
+    }
     if (status == PL_OK)
         status = forgotten_read(own, &list);
     for (size_t i = 0; i < list.n; i++)

@@ -11,22 +11,6 @@
 static const double TOKENS_PER_PARAM = 3, PASSES = 4;
 enum { REASONS = 2 }; /* the most that are printed */
 
-/* Returns the finished baseline with the lowest perplexity, if it is better than the
- * mixture by more than two standard errors; otherwise NULL. */
-static const evaluation_row *better_rival(const evaluation *e)
-{
-    const evaluation_row *mix = &e->rows[e->answer], *best = NULL;
-    for (int i = ROW_DENSE; i < ROW_BASE; i++) {
-        const evaluation_row *w = &e->rows[i];
-        if (w->present && w->finished && (!best || w->ppl < best->ppl))
-            best = w;
-    }
-    if (!best || !mix->present || !mix->finished)
-        return NULL;
-    const pl_gain g = pl_score_gain(mix->scores, best->scores, e->n_docs);
-    return g.percent < -2 * g.error ? best : NULL;
-}
-
 /* Returns the domain, at most half of the text, without which the mixture would be
  * better than the rival, or -1. */
 static int losing_domain(const pl_run *r, const evaluation_row *mix,
@@ -65,7 +49,7 @@ static double passes_of_paths(const pl_run *r, const evaluation *e)
 
 void evaluation_print_loss(const pl_run *r, const evaluation *e)
 {
-    const evaluation_row *mix = &e->rows[e->answer], *rival = better_rival(e);
+    const evaluation_row *mix = &e->rows[e->answer], *rival = NULL;
     const evaluation_row *again = &e->rows[ROW_REROUTED];
     const double best = pl_perplexity(&e->best);
     const long long prefix = (long long)r->cfg.prefix;
@@ -80,7 +64,17 @@ void evaluation_print_loss(const pl_run *r, const evaluation *e)
                 "router.answer=%s\n   (no version changes), or `serve` --route %s",
                 other->title, g.percent, rule, rule);
     }
-    if (!rival)
+    /* The rival is the finished baseline with the lowest perplexity. Says nothing
+     * unless it is better than the mixture by more than two standard errors. */
+    for (int i = ROW_DENSE; i < ROW_BASE; i++) {
+        const evaluation_row *w = &e->rows[i];
+        if (w->present && w->finished && (!rival || w->ppl < rival->ppl))
+            rival = w;
+    }
+    if (!rival || !mix->present || !mix->finished)
+        return;
+    const pl_gain gain = pl_score_gain(mix->scores, rival->scores, e->n_docs);
+    if (!(gain.percent < -2 * gain.error))
         return;
     const double per_param =
         (double)mix->effort.tokens_total / (double)pl_topology_path_params(r->topology);

@@ -4,11 +4,6 @@
 
 enum { METRICS_MS = 5000 };
 
-static pl_status needs(bool given, const char *what)
-{
-    return given ? PL_OK : pl_fail(PL_ERR_USAGE, "%s", what);
-}
-
 static const char *or_empty(const char *text)
 {
     return text ? text : "";
@@ -34,11 +29,13 @@ static pl_status ask_hub(void *context, pl_json **status)
 
 static pl_status prepare_hub(process *p)
 {
-    PL_CHECK(needs(p->homes.n > 0,
-                   "hub needs --run FOLDER, or --home ADDRESS once for each home"));
+    if (p->homes.n == 0)
+        return pl_fail(PL_ERR_USAGE,
+                       "hub needs --run FOLDER, or --home ADDRESS once for each home");
     if (!p->cfg.metrics[0])
         return PL_OK;
-    PL_CHECK(needs(p->ready, "--metrics needs --run FOLDER or --ready FILE"));
+    if (!p->ready)
+        return pl_fail(PL_ERR_USAGE, "--metrics needs --run FOLDER or --ready FILE");
     PL_CHECK(pl_exporter_open(p->cfg.metrics, ask_hub, p, &p->metrics));
     pl_log(PL_LOG_INFO, "metrics.ready", "address=%s", p->cfg.metrics);
     return PL_OK;
@@ -76,7 +73,8 @@ static pl_status run_hub(const process *p)
  * engine. */
 static pl_status prepare_home(process *p)
 {
-    PL_CHECK(needs(p->store, "home needs --run FOLDER, or --store FOLDER"));
+    if (!p->store)
+        return pl_fail(PL_ERR_USAGE, "home needs --run FOLDER, or --store FOLDER");
     return p->settled_by[0] || given_sets(&p->settings, "store.engine")
                ? pl_store_make_on(p->store, p->cfg.engine)
                : PL_OK;
@@ -102,9 +100,11 @@ static pl_status run_home(const process *p)
 /* ---- worker ---- */
 static pl_status prepare_worker(process *p)
 {
-    PL_CHECK(needs(
-        p->hub, "worker needs --run FOLDER, or --hub ADDRESS (with --key FILE if the "
-                "job is encrypted); another machine joins with `pathloom join TOKEN`"));
+    if (!p->hub)
+        return pl_fail(
+            PL_ERR_USAGE,
+            "worker needs --run FOLDER, or --hub ADDRESS (with --key FILE if the "
+            "job is encrypted); another machine joins with `pathloom join TOKEN`");
     if (p->name)
         return PL_OK;
     process_name(p);
@@ -168,8 +168,10 @@ pl_status process_work(const process *p)
 /* ---- relay ---- */
 static pl_status prepare_relay(process *p)
 {
-    return needs(
-        p->homes.n == 1,
+    if (p->homes.n == 1)
+        return PL_OK;
+    return pl_fail(
+        PL_ERR_USAGE,
         "relay needs exactly one --home ADDRESS: that of a home, or of another relay "
         "on the way to the home; start another relay for another home");
 }

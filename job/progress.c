@@ -59,38 +59,6 @@ static void put_loss(double loss, pl_buf *out)
         pl_buf_printf(out, " -");
 }
 
-/* Writes the phase of the slowest path, and the last losses of the paths, as many as
- * fit into `columns`. */
-static void arm_line(const pl_json *a, int columns, pl_buf *out)
-{
-    /* room for the number of paths that do not fit, and a free last column */
-    enum { MORE = sizeof "  +123" };
-    const pl_json *paths = pl_json_get(a, "paths");
-    size_t n = pl_json_count(paths), shown = 0;
-    char name[PL_NAME_MAX];
-    pl_buf one = {0};
-    double least = pl_json_get_real(a, "phases");
-    for (size_t i = 0; i < n; i++) {
-        double phase = pl_json_get_real(pl_json_at(paths, i), "phase");
-        least = phase < least ? phase : least;
-    }
-    pl_buf_printf(out, "  %-8s phase %.0f/%.0f  loss", pl_json_get_text(a, "arm"),
-                  least, pl_json_get_real(a, "phases"));
-    for (; shown < n; shown++) {
-        size_t more = shown + 1 < n ? MORE : 1;
-        pl_buf_clear(&one);
-        progress_path_name(paths, shown, name);
-        pl_buf_printf(&one, "%s%s", n > 1 ? " " : "", name);
-        put_loss(pl_json_get_real(pl_json_at(paths, shown), "loss"), &one);
-        if (out->len + one.len + 1 + more > (size_t)columns)
-            break;
-        pl_buf_printf(out, "%s%s", n > 1 ? " " : "", pl_buf_text(&one));
-    }
-    if (n > shown)
-        pl_buf_printf(out, "  +%zu", n - shown);
-    pl_buf_destroy(&one);
-}
-
 static void head_line(const progress *p, pl_buf *out)
 {
     char rate[16], left[16] = "-";
@@ -127,7 +95,7 @@ static void put_line(progress *p, pl_buf *line, pl_buf *out)
 
 static void draw_block(progress *p, const pl_json *status)
 {
-    pl_buf out = {0}, line = {0};
+    pl_buf out = {0}, line = {0}, one = {0};
     const pl_json *arms = pl_json_get(status, "arms"),
                   *workers = pl_json_get(status, "workers");
     if (p->drawn_lines > 0)
@@ -140,11 +108,37 @@ static void draw_block(progress *p, const pl_json *status)
     p->rows = known ? size.ws_row : 24;
     head_line(p, &line);
     put_line(p, &line, &out);
-    for (size_t i = 0; i < pl_json_count(arms); i++)
-        if (place_of(p, pl_json_get_text(pl_json_at(arms, i), "arm")) >= 0) {
-            arm_line(pl_json_at(arms, i), p->columns, &line);
-            put_line(p, &line, &out);
+    for (size_t i = 0; i < pl_json_count(arms); i++) {
+        /* a line with the phase of the slowest path, and the last losses of the paths,
+         * as many as fit; MORE: room for the number of the others, and a free column */
+        enum { MORE = sizeof "  +123" };
+        const pl_json *a = pl_json_at(arms, i), *paths = pl_json_get(a, "paths");
+        const size_t n_paths = pl_json_count(paths);
+        size_t shown = 0;
+        char name[PL_NAME_MAX];
+        double least = pl_json_get_real(a, "phases");
+        if (place_of(p, pl_json_get_text(a, "arm")) < 0)
+            continue;
+        for (size_t k = 0; k < n_paths; k++) {
+            double phase = pl_json_get_real(pl_json_at(paths, k), "phase");
+            least = phase < least ? phase : least;
         }
+        pl_buf_printf(&line, "  %-8s phase %.0f/%.0f  loss", pl_json_get_text(a, "arm"),
+                      least, pl_json_get_real(a, "phases"));
+        for (; shown < n_paths; shown++) {
+            size_t more = shown + 1 < n_paths ? MORE : 1;
+            pl_buf_clear(&one);
+            progress_path_name(paths, shown, name);
+            pl_buf_printf(&one, "%s%s", n_paths > 1 ? " " : "", name);
+            put_loss(pl_json_get_real(pl_json_at(paths, shown), "loss"), &one);
+            if (line.len + one.len + 1 + more > (size_t)p->columns)
+                break;
+            pl_buf_printf(&line, "%s%s", n_paths > 1 ? " " : "", pl_buf_text(&one));
+        }
+        if (n_paths > shown)
+            pl_buf_printf(&line, "  +%zu", n_paths - shown);
+        put_line(p, &line, &out);
+    }
     size_t n = p->finished ? 0 : pl_json_count(workers);
     for (size_t i = 0; i < n && i < WORKERS_SHOWN; i++) {
         const pl_json *w = pl_json_at(workers, i);
@@ -159,6 +153,7 @@ static void draw_block(progress *p, const pl_json *status)
     pl_buf_printf(&out, "\033[J");
     fputs(pl_buf_text(&out), stdout);
     fflush(stdout);
+    pl_buf_destroy(&one);
     pl_buf_destroy(&line);
     pl_buf_destroy(&out);
 }

@@ -373,103 +373,89 @@ void evaluation_print(const pl_run *r, const evaluation *e)
 }
 
 /* ---- samples ---- */
-typedef struct sampling {
-    pl_run *r;
-    pl_store *store;
-    pl_tokenizer *tokenizer;
-    pl_backend *backend;
-    pl_arm arm;
-    pl_topology *topology;
-    pl_model *model;
-    pl_decoder *decoder;
-    float *params;
-} sampling;
-
 static pl_status append_piece(void *context, const char *text, size_t len)
 {
     pl_buf_append(context, text, len);
     return PL_OK;
 }
 
-/* Prints how the path continues a prompt: the beginning of a held-out document of the
- * path, or only BOS if the path has no document. */
-static pl_status sample_path(sampling *s, const evaluation *e, int path)
-{
-    enum { PROMPT = 24 };
-    int32_t prompt[PROMPT] = {PL_TOKEN_BOS};
-    const char *label = "no held-out document, so no prompt";
-    pl_buf text = {0}, line = {0};
-    pl_generate_result result;
-    char name[PL_NAME_MAX];
-    int n = 1;
-    size_t at = 0;
-    while (at < e->n_docs && evaluation_path(e, at) != path)
-        at++;
-    if (at < e->n_docs) {
-        const pl_token_doc *d = pl_tokens_doc(s->r->valid, e->docs[at]);
-        int half = (int)s->r->cfg.context / 2, most = half < PROMPT ? half : PROMPT;
-        n = d->n_tokens - 1 < (uint32_t)most ? (int)d->n_tokens - 1 : most;
-        pl_tokens_copy(s->r->valid, d->first, (size_t)n, prompt);
-        label = pl_tokens_domain(s->r->valid, d->domain);
-    }
-    PL_CHECK(pl_read_path(s->store, &s->arm, s->topology, path, (pl_which){.at = NULL},
-                          s->params));
-    PL_CHECK(pl_model_load(s->model, s->params));
-    PL_CHECK(pl_tokenizer_decode(s->tokenizer, prompt, (size_t)n, &text));
-    pl_buf_printf(&text, " [...] ");
-    pl_generator g = {s->decoder, s->tokenizer, (int)s->r->cfg.vocab,
-                      (int)s->r->cfg.context};
-    pl_generate_options options = {.max_tokens = (int)s->r->cfg.sample_tokens,
-                                   .choice = pl_choice_defaults()};
-    options.choice.seed = (uint64_t)s->r->cfg.seed;
-    pl_status status =
-        pl_generate(&g, prompt, n, &options, append_piece, &text, &result);
-    pl_topology_path_name(s->topology, path, name);
-    /* one line, with line ends and tabs as \n and \t */
-    for (size_t i = 0; i < text.len; i++) {
-        const char c = (char)text.data[i];
-        if (c == '\n')
-            pl_buf_printf(&line, "\\n");
-        else if (c == '\t')
-            pl_buf_printf(&line, "\\t");
-        else if ((unsigned char)c >= 32)
-            pl_buf_append(&line, &c, 1);
-    }
-    if (status == PL_OK)
-        say("  %s %s: %s", name, label, pl_buf_text(&line));
-    pl_buf_destroy(&line);
-    pl_buf_destroy(&text);
-    return status;
-}
-
+/* Each prompt is the beginning of a held-out document of the path, or only BOS if the
+ * path has no document. */
 pl_status evaluation_samples(pl_run *r, pl_store *store, const evaluation *e)
 {
+    enum { PROMPT = 24, PATHS = 8 };
+    pl_tokenizer *tokenizer = NULL;
+    pl_backend *be = NULL;
+    pl_arm arm = {.n_shards = 0};
+    pl_topology *t = NULL;
+    pl_model *model = NULL;
+    pl_decoder *decoder = NULL;
+    float *params = NULL;
+    char chapter[PL_ARM_NAME_MAX], name[PL_NAME_MAX];
+    pl_buf text = {0}, line = {0};
     pl_status status = PL_OK;
-    sampling s = {.r = r, .store = store};
     if (r->cfg.sample_tokens == 0)
         return PL_OK;
-    const pl_backend_options backend = run_own_backend(s.r);
-    pl_model_options model = {.batch = 1, .context = (int)s.r->cfg.context};
-    PL_TRY(run_load_tokenizer(s.r, &s.tokenizer));
-    char chapter[PL_ARM_NAME_MAX];
-    pl_newest_chapter(s.store, chapter);
-    PL_TRY(pl_read_arm(s.store, chapter, &s.arm, &s.topology));
-    PL_TRY(pl_backend_open(&backend, &s.backend));
-    PL_TRY(pl_model_create(s.backend, s.topology, &model, &s.model));
-    PL_TRY(pl_decoder_create(s.model, 1, &s.decoder));
-    PL_TRY(pl_try_alloc(pl_topology_path_params(s.topology) * sizeof(float),
-                        "a path's parameters", (void **)&s.params));
+    const pl_backend_options backend = run_own_backend(r);
+    const pl_model_options of_model = {.batch = 1, .context = (int)r->cfg.context};
+    PL_TRY(run_load_tokenizer(r, &tokenizer));
+    pl_newest_chapter(store, chapter);
+    PL_TRY(pl_read_arm(store, chapter, &arm, &t));
+    PL_TRY(pl_backend_open(&backend, &be));
+    PL_TRY(pl_model_create(be, t, &of_model, &model));
+    PL_TRY(pl_decoder_create(model, 1, &decoder));
+    PL_TRY(pl_try_alloc(pl_topology_path_params(t) * sizeof *params,
+                        "a path's parameters", (void **)&params));
     say("samples  how each path continues a held-out text of its own (text [...] "
         "generated)");
-    for (int p = 0; p < pl_topology_n_paths(s.topology) && p < 8; p++)
-        PL_TRY(sample_path(&s, e, p));
+    for (int path = 0; path < pl_topology_n_paths(t) && path < PATHS; path++) {
+        int32_t prompt[PROMPT] = {PL_TOKEN_BOS};
+        const char *label = "no held-out document, so no prompt";
+        pl_generate_result result;
+        int n = 1;
+        size_t at = 0;
+        while (at < e->n_docs && evaluation_path(e, at) != path)
+            at++;
+        if (at < e->n_docs) {
+            const pl_token_doc *d = pl_tokens_doc(r->valid, e->docs[at]);
+            int half = (int)r->cfg.context / 2, most = half < PROMPT ? half : PROMPT;
+            n = d->n_tokens - 1 < (uint32_t)most ? (int)d->n_tokens - 1 : most;
+            pl_tokens_copy(r->valid, d->first, (size_t)n, prompt);
+            label = pl_tokens_domain(r->valid, d->domain);
+        }
+        PL_TRY(pl_read_path(store, &arm, t, path, (pl_which){.at = NULL}, params));
+        PL_TRY(pl_model_load(model, params));
+        pl_buf_clear(&text);
+        pl_buf_clear(&line);
+        PL_TRY(pl_tokenizer_decode(tokenizer, prompt, (size_t)n, &text));
+        pl_buf_printf(&text, " [...] ");
+        pl_generator g = {decoder, tokenizer, (int)r->cfg.vocab, (int)r->cfg.context};
+        pl_generate_options options = {.max_tokens = (int)r->cfg.sample_tokens,
+                                       .choice = pl_choice_defaults()};
+        options.choice.seed = (uint64_t)r->cfg.seed;
+        PL_TRY(pl_generate(&g, prompt, n, &options, append_piece, &text, &result));
+        pl_topology_path_name(t, path, name);
+        /* one line, with line ends and tabs as \n and \t */
+        for (size_t i = 0; i < text.len; i++) {
+            const char c = (char)text.data[i];
+            if (c == '\n')
+                pl_buf_printf(&line, "\\n");
+            else if (c == '\t')
+                pl_buf_printf(&line, "\\t");
+            else if ((unsigned char)c >= 32)
+                pl_buf_append(&line, &c, 1);
+        }
+        say("  %s %s: %s", name, label, pl_buf_text(&line));
+    }
 done:
-    pl_free(s.params);
-    pl_decoder_destroy(&s.decoder);
-    pl_model_destroy(&s.model);
-    pl_topology_destroy(&s.topology);
-    pl_arm_clear(&s.arm);
-    pl_backend_close(&s.backend);
-    pl_tokenizer_destroy(&s.tokenizer);
+    pl_buf_destroy(&line);
+    pl_buf_destroy(&text);
+    pl_free(params);
+    pl_decoder_destroy(&decoder);
+    pl_model_destroy(&model);
+    pl_topology_destroy(&t);
+    pl_arm_clear(&arm);
+    pl_backend_close(&be);
+    pl_tokenizer_destroy(&tokenizer);
     return status;
 }

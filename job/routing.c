@@ -67,17 +67,12 @@ bool routing_scores(const pl_run *r, uint32_t document)
                              hash) < r->cfg.share;
 }
 
-static bool routing_holds(const pl_run *r, uint32_t document)
+bool routing_holds(const pl_run *r, uint32_t document)
 {
     const uint64_t hash = pl_tokens_doc(r->train, document)->hash;
     return r->cfg.holdout > 0 && !routing_scores(r, document) &&
            pl_random_uniform((uint64_t)r->cfg.seed, pl_stream("hold-out", 0, 0), hash) <
                r->cfg.holdout;
-}
-
-bool routing_trains(const pl_run *r, uint32_t document)
-{
-    return !routing_scores(r, document) && !routing_holds(r, document);
 }
 
 pl_status routing_fit_answers(const pl_run *r, routing *g)

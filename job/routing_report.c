@@ -71,24 +71,8 @@ static void say_shards(pl_run *r, const routing *g)
         g->sizes[most].epochs);
 }
 
-static double largest_shard(const routing *g)
-{
-    double largest = 0;
-    for (int p = 0; p < g->shards.n_paths; p++)
-        largest = fmax(largest, g->sizes[p].tokens);
-    return largest;
-}
-
-static double largest_over_mean(const routing *g)
-{
-    double sum = 0;
-    for (int p = 0; p < g->shards.n_paths; p++)
-        sum += g->sizes[p].tokens;
-    return largest_shard(g) * g->shards.n_paths / sum;
-}
-
-/* If a shard has more tokens than router.balance allows, prints why. */
-static void say_unbalanced(const pl_run *r, const routing *g)
+/* If the largest shard has more tokens than router.balance allows, prints why. */
+static void say_unbalanced(const pl_run *r, const routing *g, double largest)
 {
     const config *c = &r->cfg;
     double total = 0;
@@ -96,7 +80,7 @@ static void say_unbalanced(const pl_run *r, const routing *g)
     for (size_t i = 0; i < g->n; i++)
         total += g->tokens[i];
     double limit = (1 + c->balance) * total / g->shards.n_paths;
-    if (c->balance == 0 || c->overlap > 1 || largest_shard(g) <= limit * (1 + 1e-9))
+    if (c->balance == 0 || c->overlap > 1 || largest <= limit * (1 + 1e-9))
         return;
     pl_human_count(g->alike.weight, tokens);
     if (g->alike.weight <= limit)
@@ -131,6 +115,7 @@ pl_status routing_report(pl_run *r, routing *g)
                            pl_topology_n_replicas(g->topology);
     const pl_sampler_options rows_of = {
         .context = (int)c->context, .n_replicas = 1, .pack = c->pack};
+    double largest = 0, sum = 0; /* tokens of shards */
     g->sizes = pl_alloc((size_t)n_paths * sizeof *g->sizes);
     for (int p = 0; p < n_paths; p++) {
         shard_size *size = &g->sizes[p];
@@ -145,7 +130,10 @@ pl_status routing_report(pl_run *r, routing *g)
                                        &rows_of, &n_rows));
         size->rows = (double)n_rows;
         size->epochs = samples / size->rows;
+        largest = fmax(largest, size->tokens);
+        sum += size->tokens;
     }
+    const double over_mean = largest * n_paths / sum;
     char domains[160] = "";
     if (n_domains > 1)
         snprintf(domains, sizeof domains,
@@ -154,18 +142,15 @@ pl_status routing_report(pl_run *r, routing *g)
                  n_domains, own.purity, own.nmi, eight.purity);
     say("router   %s, largest shard %.2f times the mean in tokens, %d empty shards "
         "filled%s",
-        g->how ? g->how : r->cfg.router_kind, largest_over_mean(g),
-        g->shards.n_repaired, domains);
-    say_unbalanced(r, g);
+        g->how ? g->how : r->cfg.router_kind, over_mean, g->shards.n_repaired, domains);
+    say_unbalanced(r, g, largest);
     say_shards(r, g);
     /* packing helps if a large share of the rows is padding */
     const double least_share = 0.15;
-    double rows = 0, targets = 0;
-    for (int p = 0; p < n_paths; p++) {
+    double rows = 0;
+    for (int p = 0; p < n_paths; p++)
         rows += g->sizes[p].rows;
-        targets += g->sizes[p].tokens;
-    }
-    double padding = 1 - targets / (rows * (double)c->context);
+    double padding = 1 - sum / (rows * (double)c->context);
     if (!c->pack && padding > least_share)
         say("         %.0f %% of each batch is padding behind short documents; "
             "train.pack=true\n         fills it with other documents",
@@ -179,7 +164,7 @@ pl_status routing_report(pl_run *r, routing *g)
     pl_json_set(o, "shard_documents", documents);
     pl_json_set(o, "shard_tokens", tokens);
     pl_json_set_int(o, "domains", n_domains);
-    pl_json_set_real(o, "largest_over_mean", largest_over_mean(g));
+    pl_json_set_real(o, "largest_over_mean", over_mean);
     pl_json_set_int(o, "repaired", g->shards.n_repaired);
     pl_json_set_int(o, "largest_alike", (int64_t)g->alike.n_docs);
     pl_json_set_int(o, "largest_alike_tokens", (int64_t)g->alike.weight);

@@ -18,22 +18,33 @@ typedef struct splitting {
     int32_t *tokens; /* [context] tokens of one document */
 } splitting;
 
-static int count_children(const splitting *s, int parent)
+/* Deals the documents of a parent to its children by a k-means of these documents. If a
+ * child's centroid is not the nearest one for any document, the child gets the
+ * documents nearest to its centroid, which also stay with other children. If there are
+ * fewer documents than children, each child gets all of them. */
+static pl_status split_shard(const splitting *s, int parent)
 {
-    return s->first_child[parent + 1] - s->first_child[parent];
-}
-
-static int child_path(const splitting *s, int parent, int child)
-{
-    return s->children[s->first_child[parent] + child];
-}
-
-/* Deals the documents docs [n] of a parent to its children by a k-means of these
- * documents. If a child's centroid is not the nearest one for any document, the child
- * gets the documents nearest to its centroid, which also stay with other children. */
-static pl_status deal_to_children(const splitting *s, int parent, int n_children,
-                                  const uint32_t *docs, size_t n)
-{
+    const pl_shards *before = s->from->shards;
+    const int n_children = s->first_child[parent + 1] - s->first_child[parent];
+    const int *children = s->children + s->first_child[parent];
+    const uint32_t *docs = before->docs + before->first[parent];
+    const size_t n = before->first[parent + 1] - before->first[parent];
+    if (n_children <= 1 || n < (size_t)n_children) {
+        char name[PL_NAME_MAX];
+        pl_topology_path_name(s->from->topology, parent, name);
+        if (n == 0 && n_children > 0)
+            return pl_fail(PL_ERR_DATA,
+                           "path %s has no training documents, so none can be dealt to "
+                           "the paths into which it is split",
+                           name);
+        if (n_children > 1)
+            say("         %s has only %zu documents, so each of the %d paths that "
+                "descend from it gets all of them",
+                name, n, n_children);
+        for (int c = 0; c < n_children; c++)
+            pl_buf_append(&s->lists[children[c]], docs, n * sizeof *docs);
+        return PL_OK;
+    }
     routing *g = s->g;
     const size_t dim = (size_t)g->dim;
     float *few = NULL;
@@ -59,9 +70,8 @@ static pl_status deal_to_children(const splitting *s, int parent, int n_children
         const pl_topology *t = g->topology;
         bool *used = pl_alloc((size_t)pl_topology_get_spec(t)->experts[l]);
         int n_used = 0;
-        for (int c = 0; c < count_children(s, parent); c++) {
-            const int module =
-                pl_topology_module_of_path(t, l + 1, child_path(s, parent, c));
+        for (int c = 0; c < n_children; c++) {
+            const int module = pl_topology_module_of_path(t, l + 1, children[c]);
             bool *seen = &used[module - pl_topology_module(t, l + 1, 0)];
             n_used += !*seen;
             *seen = true;
@@ -73,41 +83,14 @@ static pl_status deal_to_children(const splitting *s, int parent, int n_children
     PL_TRY(pl_shards_make(router, few, n, 1, &shards));
     for (int c = 0; c < n_children; c++)
         for (size_t i = shards.first[c]; i < shards.first[c + 1]; i++)
-            pl_buf_append(&s->lists[child_path(s, parent, c)], &docs[shards.docs[i]],
-                          sizeof *docs);
+            pl_buf_append(&s->lists[children[c]], &docs[shards.docs[i]], sizeof *docs);
     status = run_stopped(s->r);
 done:
     pl_shards_clear(&shards);
     pl_router_destroy(&router);
-    routing_free(few, (uint64_t)n * dim * sizeof *few);
+    routing_free(few, bytes);
     pl_free(tokens);
     return status;
-}
-
-/* Deals the documents of a parent to its children. If there are fewer documents than
- * children, each child gets all of them. */
-static pl_status split_shard(const splitting *s, int parent)
-{
-    const pl_shards *before = s->from->shards;
-    const int n_children = count_children(s, parent);
-    const uint32_t *docs = before->docs + before->first[parent];
-    const size_t n = before->first[parent + 1] - before->first[parent];
-    char name[PL_NAME_MAX];
-    if (n_children > 1 && n >= (size_t)n_children)
-        return deal_to_children(s, parent, n_children, docs, n);
-    pl_topology_path_name(s->from->topology, parent, name);
-    if (n == 0 && n_children > 0)
-        return pl_fail(PL_ERR_DATA,
-                       "path %s has no training documents, so none can be dealt to the "
-                       "paths into which it is split",
-                       name);
-    if (n_children > 1)
-        say("         %s has only %zu documents, so each of the %d paths that descend "
-            "from it gets all of them",
-            name, n, n_children);
-    for (int c = 0; c < n_children; c++)
-        pl_buf_append(&s->lists[child_path(s, parent, c)], docs, n * sizeof *docs);
-    return PL_OK;
 }
 
 /* Computes s->nats for the first window of a document. */
@@ -149,7 +132,7 @@ static void give_orphans(const splitting *s)
     const double limit =
         s->r->cfg.balance > 0 ? (1 + s->r->cfg.balance) * all / n_paths : INFINITY;
     for (int parent = 0; parent < before->n_paths; parent++) {
-        if (count_children(s, parent) > 0)
+        if (s->first_child[parent + 1] > s->first_child[parent])
             continue;
         n_ended++;
         for (size_t i = before->first[parent]; i < before->first[parent + 1]; i++) {

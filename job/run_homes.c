@@ -9,33 +9,6 @@
  * or `train` removes it. The number in run.yaml follows the exchange. */
 #include "job/job.h"
 
-/* Opens each home for writing, which finishes a rollback that was interrupted: a home's
- * share of it would not be copied. */
-static pl_status end_rollbacks(const pl_run *r, const char *store, int n_old)
-{
-    char home[PL_PATH_MAX];
-    int missing = -1, n_missing = 0;
-    for (int i = 0; i < n_old; i++) {
-        pl_store *one = NULL;
-        pl_status status =
-            pl_store_open(pl_store_home(store, i, n_old, home), PL_STORE_WRITE, &one);
-        pl_store_close(&one);
-        if (status != PL_ERR_NOT_FOUND)
-            PL_CHECK(status);
-        else if (n_missing++ == 0)
-            missing = i;
-    }
-    if (n_missing == 0)
-        return PL_OK;
-    if (n_missing == n_old)
-        return pl_fail(PL_ERR_NOT_FOUND,
-                       "training has not begun: no home has made its store in %s yet; "
-                       "delete this folder, then give this command again",
-                       store);
-    return run_home_is_missing(r->dir, pl_store_home(store, missing, n_old, home),
-                               missing);
-}
-
 /* Copies the store while no process may write to it, and exchanges it for its copy. A
  * copy that is not complete is removed, because the disk may be full. */
 static pl_status copy_and_exchange(pl_run *r, const char *store, int n,
@@ -96,7 +69,27 @@ pl_status run_set_homes(pl_run *r, int n, pl_divide_report *report)
     PL_CHECK(pl_store_end_copy(store));
     PL_CHECK(pl_store_clear_copy(store));
     PL_CHECK(pl_store_homes(store, &n_old));
-    PL_CHECK(end_rollbacks(r, store, n_old));
+    /* Opens each home for writing, which finishes a rollback that was interrupted: a
+     * home's share of it would not be copied. */
+    int missing = -1, n_missing = 0;
+    for (int i = 0; i < n_old; i++) {
+        pl_store *one = NULL;
+        pl_status status =
+            pl_store_open(pl_store_home(store, i, n_old, home), PL_STORE_WRITE, &one);
+        pl_store_close(&one);
+        if (status != PL_ERR_NOT_FOUND)
+            PL_CHECK(status);
+        else if (n_missing++ == 0)
+            missing = i;
+    }
+    if (n_missing > 0 && n_missing == n_old)
+        return pl_fail(PL_ERR_NOT_FOUND,
+                       "training has not begun: no home has made its store in %s yet; "
+                       "delete this folder, then give this command again",
+                       store);
+    if (n_missing > 0)
+        return run_home_is_missing(r->dir, pl_store_home(store, missing, n_old, home),
+                                   missing);
     /* In a store of an earlier release, in which names were moved, not every name is
      * where the hash of n homes places it. */
     if (n_old == n) {

@@ -64,22 +64,6 @@ static pl_status note_draw(void *context, const char *name, const char *target)
     return PL_OK;
 }
 
-/* Reads the store of a home. *same becomes true if `backup` is of the same job: a store
- * that `forget` or `homes set` made has another birth, but the same draws. */
-static pl_status keep_store(const char *folder, pl_store *backup, run_kept *out,
-                            bool *same)
-{
-    pl_store *store = NULL;
-    kinship k = {.other = backup};
-    PL_CHECK(pl_store_open(folder, PL_STORE_READ, &store));
-    pl_status status = pl_store_each_ref(store, "", keep_ref, out);
-    if (status == PL_OK)
-        status = pl_store_each_ref(store, PL_DRAW_REFS, note_draw, &k);
-    *same = *same || k.found || pl_store_same_birth(store, backup);
-    pl_store_close(&store);
-    return status;
-}
-
 pl_status run_keep(const char *folder, pl_store *backup, run_kept *out)
 {
     char above[PL_PATH_MAX], home[PL_PATH_MAX], why[512] = "";
@@ -87,12 +71,23 @@ pl_status run_keep(const char *folder, pl_store *backup, run_kept *out)
     const bool is_home =
         pl_store_parts(pl_path_above(above, folder), &n) == PL_OK && n > 0;
     const char *all = is_home ? above : folder;
+    /* same: the backup is of the same job; any: a store could be read */
     bool same = is_home, any = false;
     pl_status status = pl_store_homes(all, &n);
     /* what one home cannot tell any more, the others can */
     for (int i = 0; i < n; i++) {
-        const pl_status one =
-            keep_store(pl_store_home(all, i, n, home), backup, out, &same);
+        pl_store *store = NULL;
+        kinship k = {.other = backup};
+        pl_status one =
+            pl_store_open(pl_store_home(all, i, n, home), PL_STORE_READ, &store);
+        if (one == PL_OK)
+            one = pl_store_each_ref(store, "", keep_ref, out);
+        if (one == PL_OK)
+            one = pl_store_each_ref(store, PL_DRAW_REFS, note_draw, &k);
+        /* a store that `forget` or `homes set` made has another birth, but the same
+         * draws */
+        same = same || k.found || (store && pl_store_same_birth(store, backup));
+        pl_store_close(&store);
         any = any || one == PL_OK;
         if (one == PL_OK || one == PL_ERR_NOT_FOUND || status != PL_OK)
             continue;

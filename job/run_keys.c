@@ -35,41 +35,39 @@ static pl_status put_all(pl_key_list *list, void *context)
     return PL_OK;
 }
 
-/* Checks that the job's own keys are valid. `key revoke` and `key allow --expires`
- * cannot make them invalid, but the list may have been edited by hand. */
-static pl_status check_own_keys(const char *dir)
-{
-    char path[PL_PATH_MAX], key[PL_PUBKEY_TEXT];
-    pl_key_list list;
-    pl_status status = pl_key_list_load(run_key_list(dir, path), &list);
-    for (size_t i = 0; status == PL_OK && i < list.n; i++) {
-        const pl_key_entry *e = &list.entries[i];
-        /* the job's own keys, but not the relay's, because a job may have no relay */
-        const bool is_needed =
-            pl_starts_with(e->name, PL_KEY_OWN) &&
-            strcmp(e->name + strlen(PL_KEY_OWN), pl_key_role_name(PL_AS_RELAY)) != 0;
-        if (!is_needed || pl_key_list_find(&list, &e->key, pl_wall_ms() / 1000))
-            continue;
-        pl_pubkey_format(&e->key, key);
-        status = pl_fail(PL_ERR_NOPERM,
-                         "%s, one of the job's own keys, was revoked or has expired, "
-                         "so the job cannot start; allow it again with `pathloom key "
-                         "allow %s --run %s`, or delete the folder %s/keys to get new "
-                         "keys, and invite the other machines again",
-                         e->name, key, dir, dir);
-    }
-    pl_key_list_clear(&list);
-    return status;
-}
-
 /* Makes first the keys and then the list. So if a process finds the list, the keys
  * exist. */
 pl_status run_make_keys(const char *dir)
 {
     char path[PL_PATH_MAX];
     pl_key_entry entries[N_ROLES];
-    if (run_has_keys(dir))
-        return check_own_keys(dir);
+    if (run_has_keys(dir)) {
+        /* Checks that the job's own keys are valid. `key revoke` and `key allow
+         * --expires` cannot make them invalid, but the list may have been edited by
+         * hand. */
+        char key[PL_PUBKEY_TEXT];
+        pl_key_list list;
+        pl_status status = pl_key_list_load(run_key_list(dir, path), &list);
+        for (size_t i = 0; status == PL_OK && i < list.n; i++) {
+            const pl_key_entry *e = &list.entries[i];
+            /* not the relay's key, because a job may have no relay */
+            const bool is_needed = pl_starts_with(e->name, PL_KEY_OWN) &&
+                                   strcmp(e->name + strlen(PL_KEY_OWN),
+                                          pl_key_role_name(PL_AS_RELAY)) != 0;
+            if (!is_needed || pl_key_list_find(&list, &e->key, pl_wall_ms() / 1000))
+                continue;
+            pl_pubkey_format(&e->key, key);
+            status = pl_fail(PL_ERR_NOPERM,
+                             "%s, one of the job's own keys, was revoked or has "
+                             "expired, so the job cannot start; allow it again with "
+                             "`pathloom key allow %s --run %s`, or delete the folder "
+                             "%s/keys to get new keys, and invite the other machines "
+                             "again",
+                             e->name, key, dir, dir);
+        }
+        pl_key_list_clear(&list);
+        return status;
+    }
     PL_CHECK(pl_make_folders(pl_join(path, dir, "keys")));
     if (chmod(path, 0700) != 0)
         return pl_fail(PL_ERR_NOPERM, "cannot set the mode of %s to 0700", path);

@@ -3,13 +3,6 @@
 
 #include <unistd.h>
 
-/* Returns which vectors a path keeps from phase to phase. */
-static pl_path_layout layout_of(const pl_outer *outer)
-{
-    pl_arm arm = {.outer = *outer};
-    return pl_path_layout_of(&arm);
-}
-
 /* Returns the largest number of paths in any chapter. The last chapter, whose topology
  * is r->topology, may have fewer (topology.graft). */
 static int most_paths(const pl_run *r)
@@ -62,7 +55,7 @@ static uint64_t worker_bytes(const pl_run *r, const pl_outer *outer)
     const pl_arm arm = {.shape = *pl_topology_shape(r->topology),
                         .inner.muon = config_has_muon(&r->cfg),
                         .outer = *outer};
-    pl_path_layout l = layout_of(outer);
+    pl_path_layout l = pl_path_layout_of(&arm);
     size_t n = pl_topology_path_params(r->topology);
     uint64_t path = n * sizeof(float), state = (uint64_t)l.n_vectors;
     uint64_t tasks = (1 + state) + (2 + state) + (1 + state);
@@ -144,8 +137,10 @@ static uint64_t home_bytes(const pl_run *r, const pl_outer *outer, uint64_t stor
         largest = n > largest ? n : largest;
     }
     /* at least the bytes that a worker uploads for a task: updates and state */
-    uint64_t task = (1 + (uint64_t)layout_of(outer).n_vectors) *
-                    pl_topology_path_params(r->topology) * sizeof(float);
+    const pl_arm arm = {.outer = *outer};
+    const int n_vectors = pl_path_layout_of(&arm).n_vectors;
+    uint64_t task = (1 + (uint64_t)n_vectors) * pl_topology_path_params(r->topology) *
+                    sizeof(float);
     /* If the workers are on other machines, their number is not known; then one worker
      * per path is assumed. */
     uint64_t senders = r->n_workers > 0 ? (uint64_t)r->n_workers : n_tasks(r);
@@ -165,7 +160,6 @@ static uint64_t home_bytes(const pl_run *r, const pl_outer *outer, uint64_t stor
                                                                 : 0;
     const uint64_t merge = VECTORS * module + updates + updates / 4 +
                            pl_equalizing_bytes(outer, r->topology);
-    const int n_vectors = layout_of(outer).n_vectors;
     const uint64_t state = task + (n_vectors > 2 ? PL_STATE_CHECK_VECTORS : 0) * module;
     return PROCESS_BYTES + library + database + kept + (merge > state ? merge : state) +
            senders * (task + transfer_bytes(task));
@@ -417,7 +411,8 @@ pl_status run_plan(pl_run *r)
     if (quota > 0 && quota < stored)
         stored = quota;
     uint64_t disk = stored + STORE_RESERVE_BYTES + DATABASE_BYTES;
-    uint64_t have = pl_memory_available_bytes(), free_disk = pl_disk_free_bytes(r->dir);
+    uint64_t have = pl_memory_now().available_bytes,
+             free_disk = pl_disk_free_bytes(r->dir);
     r->planned =
         (run_memory){.worker = worker_bytes(r, &outer),
                      .home = home_bytes(r, &outer, stored),
@@ -450,7 +445,7 @@ pl_status run_plan(pl_run *r)
         pl_human_count(n, tokens), pl_human_count(path, params), n / path);
     say("plan     memory %s of %s, disk at most %s of %s",
         pl_human_bytes((double)memory, text[0]),
-        pl_human_bytes((double)pl_memory_available_bytes(), text[1]),
+        pl_human_bytes((double)pl_memory_now().available_bytes, text[1]),
         pl_human_bytes((double)disk, text[2]),
         pl_human_bytes((double)pl_disk_free_bytes(r->dir), text[3]));
     if (r->cfg.quota > 0)

@@ -340,7 +340,7 @@ static pl_status create_dense(pl_run *r, const char *name)
     uint32_t n_docs = pl_tokens_n_docs(r->train);
     docs = pl_alloc(n_docs * sizeof *docs);
     for (uint32_t d = 0; d < n_docs; d++)
-        if (routing_trains(r, d))
+        if (!routing_scores(r, d) && !routing_holds(r, d))
             docs[n++] = d;
     PL_TRY(stages_put_shard(r, &arm, t, 0, docs, n));
     PL_TRY(curve_text_put(r, &arm, t, NULL));

@@ -142,21 +142,6 @@ pl_status run_keep_tag(const char *folder, pl_store *store, const char *object,
 }
 
 /* ---- several parts at one moment ---- */
-/* Makes the reader show the state of all parts at one moment, by locking all parts.
- * Without the locks, parts would be read one after another, and a path's state in a
- * later part could need updates that an earlier part got after it was read. *busy:
- * another process has locked a part. */
-static pl_status look_alone(const char *folder, pl_store *store, bool *busy)
-{
-    int locks[PL_PARTS_MAX];
-    pl_status status = run_lock_store(folder, locks);
-    *busy = status == PL_ERR_BUSY;
-    if (status == PL_OK)
-        status = pl_store_refresh(store);
-    run_unlock_store(locks);
-    return *busy ? PL_OK : status;
-}
-
 static pl_status look_beside_a_job(const char *folder, pl_store *store,
                                    int64_t *held_ms)
 {
@@ -208,10 +193,20 @@ pl_status run_look_at_one_moment(const char *folder, pl_store **store, int64_t *
     if (pl_store_n_parts(*store) == 0)
         return PL_OK;
     do {
-        bool busy = false;
+        bool busy = false; /* another process has locked a part */
         status = run_see_all_parts(folder, store);
-        if (status == PL_OK)
-            status = look_alone(folder, *store, &busy);
+        /* Locks all parts. Without the locks, parts would be read one after another,
+         * and a path's state in a later part could need updates that an earlier part
+         * got after it was read. */
+        if (status == PL_OK) {
+            int locks[PL_PARTS_MAX];
+            status = run_lock_store(folder, locks);
+            busy = status == PL_ERR_BUSY;
+            if (status == PL_OK)
+                status = pl_store_refresh(*store);
+            run_unlock_store(locks);
+            status = busy ? PL_OK : status;
+        }
         if (status == PL_OK && busy)
             status = look_beside_a_job(folder, *store, held_ms);
     } while (try_store_again(status, begun));

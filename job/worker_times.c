@@ -29,71 +29,37 @@ static double sum(const worker_times *before, const worker_times *after,
     return total[1] - total[0];
 }
 
-static const pl_json *find_worker_sums(const worker_times *s, const char *name)
-{
-    for (size_t i = 0; i < pl_json_count(workers_of(s)); i++) {
-        const pl_json *w = pl_json_at(workers_of(s), i);
-        if (strcmp(pl_json_get_text(w, "worker"), name) == 0)
-            return w;
-    }
-    return NULL; /* the worker joined later, so its totals began at 0 */
-}
-
 static double since(const pl_json *was, const pl_json *now, const char *key)
 {
     return pl_json_get_real(now, key) - pl_json_get_real(was, key);
 }
 
-/* Prints how the workers spent their time. "Without a task" is the rest: a worker has
- * no task while it waits for updates of other workers or, at the end, for the last
- * task. */
-static void say_spent(const worker_times *before, const worker_times *after)
-{
-    char rate[16];
-    double all = 0;
-    for (size_t i = 0; i < pl_json_count(workers_of(after)); i++) {
-        /* A worker that has joined or left in between counts with the time that its own
-         * reports account for. */
-        const pl_json *w = pl_json_at(workers_of(after), i);
-        const pl_json *was = find_worker_sums(before, pl_json_get_text(w, "worker"));
-        if (was && worker_news_is_here(w))
-            all += after->at - before->at;
-        else
-            all += since(was, w, "inner_seconds") + since(was, w, "overhead_seconds") +
-                   since(was, w, "idle_seconds");
-    }
-    double inner = sum(before, after, "inner_seconds");
-    double exposed = sum(before, after, "overhead_seconds");
-    double waited = sum(before, after, "waited_seconds");
-    if (inner <= 0 || all < inner + exposed)
-        return;
-    say("workers  %.1f %% of their time in inner steps at %s tokens/s each, %.1f %%\n"
-        "         loading and saving, %.1f %% waiting for data, %.1f %% without a task",
-        100 * inner / all, pl_human_count(sum(before, after, "tokens") / inner, rate),
-        100 * (exposed - waited) / all, 100 * waited / all,
-        100 * (all - inner - exposed) / all);
-}
-
 pl_status worker_times_report(pl_run *r, const worker_times *before)
 {
     worker_times after = worker_times_now(r);
-    say_spent(before, &after);
-    /* If nothing was trained since the start, RUN/workers.json stays that of the
-     * previous start. */
-    if (!before->status || sum(before, &after, "tasks") <= 0) {
-        pl_json_destroy(&after.status);
-        return PL_OK;
-    }
     const double seconds = after.at - before->at;
+    char rate[16];
+    double all = 0;
     pl_json *o = pl_json_object(), *workers = pl_json_array();
     for (size_t i = 0; i < pl_json_count(workers_of(&after)); i++) {
         const pl_json *w = pl_json_at(workers_of(&after), i);
-        const pl_json *was = find_worker_sums(before, pl_json_get_text(w, "worker"));
+        const char *name = pl_json_get_text(w, "worker");
+        const pl_json *was = NULL; /* NULL: it joined later; its totals began at 0 */
+        for (size_t k = 0; !was && k < pl_json_count(workers_of(before)); k++) {
+            const pl_json *old = pl_json_at(workers_of(before), k);
+            was = strcmp(pl_json_get_text(old, "worker"), name) == 0 ? old : NULL;
+        }
+        const double inner = since(was, w, "inner_seconds"),
+                     exposed = since(was, w, "overhead_seconds"),
+                     waited = since(was, w, "waited_seconds");
+        /* A worker that has joined or left in between counts with the time that its own
+         * reports account for. */
+        if (was && worker_news_is_here(w))
+            all += seconds;
+        else
+            all += inner + exposed + since(was, w, "idle_seconds");
         pl_json *one = pl_json_object();
-        double inner = since(was, w, "inner_seconds");
-        double exposed = since(was, w, "overhead_seconds");
-        double waited = since(was, w, "waited_seconds");
-        pl_json_set_text(one, "worker", pl_json_get_text(w, "worker"));
+        pl_json_set_text(one, "worker", name);
         pl_json_set_int(one, "tasks", (int64_t)since(was, w, "tasks"));
         pl_json_set_int(one, "tokens", (int64_t)since(was, w, "tokens"));
         pl_json_set_real(one, "inner_seconds", inner);
@@ -104,6 +70,26 @@ pl_status worker_times_report(pl_run *r, const worker_times *before)
     }
     pl_json_set_real(o, "seconds", seconds);
     pl_json_set(o, "workers", workers);
+    /* "Without a task" is the rest: a worker has no task while it waits for updates of
+     * other workers or, at the end, for the last task. */
+    const double inner_s = sum(before, &after, "inner_seconds"),
+                 exposed_s = sum(before, &after, "overhead_seconds"),
+                 waited_s = sum(before, &after, "waited_seconds");
+    if (inner_s > 0 && all >= inner_s + exposed_s)
+        say("workers  %.1f %% of their time in inner steps at %s tokens/s each, %.1f "
+            "%%\n"
+            "         loading and saving, %.1f %% waiting for data, %.1f %% without a "
+            "task",
+            100 * inner_s / all,
+            pl_human_count(sum(before, &after, "tokens") / inner_s, rate),
+            100 * (exposed_s - waited_s) / all, 100 * waited_s / all,
+            100 * (all - inner_s - exposed_s) / all);
+    /* If nothing was trained since the start, RUN/workers.json stays that of the
+     * previous start. */
+    const bool trained = before->status && sum(before, &after, "tasks") > 0;
     pl_json_destroy(&after.status);
-    return run_write_json(r, "workers.json", o, 2, "\n");
+    if (trained)
+        return run_write_json(r, "workers.json", o, 2, "\n");
+    pl_json_destroy(&o);
+    return PL_OK;
 }

@@ -99,12 +99,33 @@ static void pass_line(void *context, const char *line)
         h->stop = 1;
 }
 
-/* Reads the text, removes duplicates, holds out some documents, trains a tokenizer, and
- * writes tokenizer.model, train.tok and valid.tok. Files that an earlier call made with
- * the same options are verified and used again. */
-static pl_status prepare_text(pathloom_trainer *t, const pathloom_train_options *o)
+/* Opens a sampler, which cuts documents into windows and shuffles the windows. A
+ * sampler has no state: window i depends only on the seed, the stream and i. So if a
+ * job loses a worker, another worker can do the same steps again. */
+static pl_status open_windows(const pathloom_trainer *t, const pl_tokens *tokens,
+                              pl_sampler **out)
 {
+    const pl_sampler_options how = {.context = t->options.context,
+                                    .seed = t->options.seed,
+                                    .stream = 0,
+                                    .n_replicas = 1};
+    return pl_sampler_create(tokens, &how, out);
+}
+
+int pathloom_trainer_open(const pathloom_train_options *options, pathloom_trainer **out,
+                          pathloom_error *error)
+{
+    const pathloom_train_options *o = options;
     char path[PL_PATH_MAX];
+    pathloom_trainer *t = pl_alloc(sizeof *t);
+    pl_status status;
+    *out = NULL;
+    PL_TRY(lib_begin());
+    PL_TRY(check_options(o));
+    t->options = *o;
+    /* Reads the text, removes duplicates, holds out some documents, trains a tokenizer,
+     * and writes tokenizer.model, train.tok and valid.tok. Files that an earlier call
+     * made with the same options are verified and used again. */
     hearer h = {o->progress, o->progress_context, 0};
     const pl_prepare_options how = {.corpus = o->text,
                                     .valid = "",
@@ -120,35 +141,19 @@ static pl_status prepare_text(pathloom_trainer *t, const pathloom_train_options 
                                     .progress = pass_line,
                                     .progress_context = &h,
                                     .stop = &h.stop};
-    PL_CHECK(pl_make_folders(o->folder));
-    PL_CHECK(pl_prepare(&how, o->folder, &t->prepared));
-    PL_CHECK(lib_heard(h.stop));
-    PL_CHECK(
+    PL_TRY(pl_make_folders(o->folder));
+    PL_TRY(pl_prepare(&how, o->folder, &t->prepared));
+    PL_TRY(lib_heard(h.stop));
+    PL_TRY(
         pl_read_file(pl_join(path, o->folder, "tokenizer.model"), &t->tokenizer_model));
     /* `true` verifies the checksum of the whole file. */
-    PL_CHECK(pl_tokens_open(pl_join(path, o->folder, "train.tok"), true, &t->train));
-    return pl_tokens_open(pl_join(path, o->folder, "valid.tok"), true, &t->valid);
-}
-
-/* Opens a sampler, which cuts documents into windows and shuffles the windows. A
- * sampler has no state: window i depends only on the seed, the stream and i. So if a
- * job loses a worker, another worker can do the same steps again. */
-static pl_status open_windows(const pathloom_trainer *t, const pl_tokens *tokens,
-                              pl_sampler **out)
-{
-    const pl_sampler_options how = {.context = t->options.context,
-                                    .seed = t->options.seed,
-                                    .stream = 0,
-                                    .n_replicas = 1};
-    return pl_sampler_create(tokens, &how, out);
-}
-
-/* Describes the model, a Llama decoder, and makes its initial parameters, which depend
- * only on the seed and the tensors' names. A topology describes how paths are made of
- * modules; this one is a single path, which shares nothing. */
-static pl_status make_parameters(pathloom_trainer *t)
-{
-    const pathloom_train_options *o = &t->options;
+    PL_TRY(pl_tokens_open(pl_join(path, o->folder, "train.tok"), true, &t->train));
+    PL_TRY(pl_tokens_open(pl_join(path, o->folder, "valid.tok"), true, &t->valid));
+    PL_TRY(open_windows(t, t->train, &t->train_windows));
+    PL_TRY(open_windows(t, t->valid, &t->valid_windows));
+    /* Describes the model, a Llama decoder, and makes its initial parameters, which
+     * depend only on the seed and the tensors' names. A topology describes how paths
+     * are made of modules; this one is a single path, which shares nothing. */
     const pl_topology_spec one_path = {.n_levels = 1, .experts = {1}, .replicas = 1};
     const pl_shape shape = {.vocab = t->prepared.vocab,
                             .width = o->width,
@@ -161,48 +166,27 @@ static pl_status make_parameters(pathloom_trainer *t)
                             .tied = true, /* the output matrix is the embedding */
                             .rope_theta = 10000.0,
                             .norm_eps = 1e-5};
-    PL_CHECK(pl_topology_create(&shape, &one_path, &t->topology));
-    PL_CHECK(pl_try_alloc(pl_topology_path_params(t->topology) * sizeof(float),
-                          "the parameters", (void **)&t->params));
+    PL_TRY(pl_topology_create(&shape, &one_path, &t->topology));
+    PL_TRY(pl_try_alloc(pl_topology_path_params(t->topology) * sizeof(float),
+                        "the parameters", (void **)&t->params));
     for (int s = 0; s < pl_topology_n_slots(t->topology); s++)
         pl_topology_init(t->topology, s, o->seed,
                          t->params + pl_topology_slot(t->topology, s)->offset);
-    return PL_OK;
-}
-
-/* Makes the model for training, which allocates all its memory here: for parameters,
- * gradients, the two moments of AdamW, and the activations of one batch. */
-static pl_status make_model(pathloom_trainer *t, const pathloom_train_options *o)
-{
-    /* The backend does the arithmetic. "cpu" and "cuda" are fast; "ref" is slow and is
-     * the specification of the other two. */
+    /* Makes the model for training, which allocates all its memory here: for
+     * parameters, gradients, the two moments of AdamW, and the activations of one
+     * batch. The backend does the arithmetic. "cpu" and "cuda" are fast; "ref" is slow
+     * and is the specification of the other two. */
     const pl_backend_options backend = {
         .name = o->backend, .n_threads = o->n_threads, .precision = o->precision};
     const pl_model_options size = {
         .batch = o->batch, .context = o->context, .training = true};
     const size_t n = (size_t)o->batch * (size_t)o->context;
-    PL_CHECK(pl_backend_open(&backend, &t->backend));
-    PL_CHECK(pl_model_create(t->backend, t->topology, &size, &t->model));
-    PL_CHECK(pl_try_alloc(n * sizeof(int32_t), "a batch", (void **)&t->tokens));
-    PL_CHECK(pl_try_alloc(n * sizeof(int32_t), "a batch", (void **)&t->targets));
-    PL_CHECK(pl_try_alloc(n * sizeof(float), "a batch", (void **)&t->losses));
-    return pl_model_load(t->model, t->params);
-}
-
-int pathloom_trainer_open(const pathloom_train_options *options, pathloom_trainer **out,
-                          pathloom_error *error)
-{
-    pathloom_trainer *t = pl_alloc(sizeof *t);
-    pl_status status;
-    *out = NULL;
-    PL_TRY(lib_begin());
-    PL_TRY(check_options(options));
-    t->options = *options;
-    PL_TRY(prepare_text(t, options));
-    PL_TRY(open_windows(t, t->train, &t->train_windows));
-    PL_TRY(open_windows(t, t->valid, &t->valid_windows));
-    PL_TRY(make_parameters(t));
-    PL_TRY(make_model(t, options));
+    PL_TRY(pl_backend_open(&backend, &t->backend));
+    PL_TRY(pl_model_create(t->backend, t->topology, &size, &t->model));
+    PL_TRY(pl_try_alloc(n * sizeof(int32_t), "a batch", (void **)&t->tokens));
+    PL_TRY(pl_try_alloc(n * sizeof(int32_t), "a batch", (void **)&t->targets));
+    PL_TRY(pl_try_alloc(n * sizeof(float), "a batch", (void **)&t->losses));
+    PL_TRY(pl_model_load(t->model, t->params));
     *out = t;
     t = NULL;
 done:

@@ -88,43 +88,16 @@ static void look_at_advertised(doctor *d, const config *c)
                given ? c->advertise : host);
 }
 
-static bool is_running(const char *dir)
-{
-    pl_run r = {.lock = -1};
-    const run_request q = {.run = dir};
-    pl_json *status = NULL;
-    bool is = run_watch(&r, &q) == PL_OK && run_ask_hub(&r, &status) == PL_OK;
-    pl_json_destroy(&status);
-    pl_wire_close(&r.hub);
-    return is;
-}
-
-/* Checks that a writer could open the store. A running home has it open already. */
-static void look_at_store(doctor *d, const char *dir)
-{
-    char folder[PL_PATH_MAX];
-    pl_store *store = NULL;
-    if (!pl_path_is_folder(pl_join(folder, dir, "store")))
-        return;
-    pl_status status = store_open_run(dir, &store);
-    if (status == PL_OK)
-        status = pl_store_look_as_writer(store);
-    if (status == PL_OK)
-        doctor_say(d, HEALTH_OK, "store", "",
-                   "the files of %s are complete (`pathloom store fsck` reads them)",
-                   folder);
-    else
-        doctor_say(d, HEALTH_FAIL, "store",
-                   "run pathloom store fsck, and restore the store from a backup", "%s",
-                   pl_last_error());
-    pl_store_close(&store);
-}
-
 void doctor_run(doctor *d, const char *dir)
 {
-    char path[PL_PATH_MAX];
-    pl_run r;
-    const bool running = is_running(dir);
+    char path[PL_PATH_MAX], folder[PL_PATH_MAX];
+    pl_run r = {.lock = -1};
+    const run_request q = {.run = dir};
+    pl_json *answer = NULL;
+    const bool running =
+        run_watch(&r, &q) == PL_OK && run_ask_hub(&r, &answer) == PL_OK;
+    pl_json_destroy(&answer);
+    pl_wire_close(&r.hub);
     doctor_disk(d, pl_path_is_folder(dir) ? dir : ".");
     look_at_keys(d, dir);
     /* The run is opened twice: an error in the check of the GPU would otherwise
@@ -151,7 +124,25 @@ void doctor_run(doctor *d, const char *dir)
         doctor_say(d, HEALTH_OK, "run", "", "the hub of %s answers", dir);
         look_at_advertised(d, &r.cfg);
     } else {
-        look_at_store(d, dir);
+        /* Checks that a writer could open the store. A running home has it open
+         * already. */
+        if (pl_path_is_folder(pl_join(folder, dir, "store"))) {
+            pl_store *store = NULL;
+            status = store_open_run(dir, &store);
+            if (status == PL_OK)
+                status = pl_store_look_as_writer(store);
+            if (status == PL_OK)
+                doctor_say(
+                    d, HEALTH_OK, "store", "",
+                    "the files of %s are complete (`pathloom store fsck` reads them)",
+                    folder);
+            else
+                doctor_say(
+                    d, HEALTH_FAIL, "store",
+                    "run pathloom store fsck, and restore the store from a backup",
+                    "%s", pl_last_error());
+            pl_store_close(&store);
+        }
         look_at_port(d, "net.hub", r.cfg.hub_bind);
         look_at_port(d, "net.home", r.cfg.home_bind);
         char metrics[sizeof "tcp://" + sizeof r.cfg.metrics];

@@ -21,33 +21,6 @@ static bool has_flag(const char *info, const char *flag)
 }
 
 /* ---- disk ---- */
-/* Returns the median time, in ms, of writing 4 KiB to a file in the folder and flushing
- * it to the disk. Returns a negative number if a write fails. */
-static double flush_ms(const char *folder)
-{
-    enum { TIMES = 41 };
-    char path[PL_PATH_MAX], block[4096] = {0};
-    double ms[TIMES];
-    int n = 0;
-    pl_join(path, folder, ".pathloom-doctor-XXXXXX");
-    int fd = mkostemp(path, O_CLOEXEC);
-    for (; fd >= 0 && n < TIMES; n++) {
-        double start = pl_now();
-        if (write(fd, block, sizeof block) != (ssize_t)sizeof block ||
-            fdatasync(fd) != 0)
-            break;
-        ms[n] = 1e3 * (pl_now() - start);
-    }
-    if (fd >= 0) {
-        close(fd);
-        unlink(path);
-    }
-    if (n < TIMES)
-        return -1;
-    measure_sort(ms, TIMES);
-    return ms[TIMES / 2];
-}
-
 void doctor_disk(doctor *d, const char *folder)
 {
     char left[16];
@@ -58,7 +31,29 @@ void doctor_disk(doctor *d, const char *folder)
                                         : HEALTH_OK;
     doctor_say(d, how, "disk", "free some space, or use another folder (--run)",
                "%s are free in %s", left, folder);
-    double ms = flush_ms(folder);
+    /* the median time of writing 4 KiB to a file in the folder and flushing it to the
+     * disk; negative if a write fails */
+    enum { TIMES = 41 };
+    char path[PL_PATH_MAX], block[4096] = {0};
+    double times[TIMES], ms = -1;
+    int n = 0;
+    pl_join(path, folder, ".pathloom-doctor-XXXXXX");
+    int fd = mkostemp(path, O_CLOEXEC);
+    for (; fd >= 0 && n < TIMES; n++) {
+        double start = pl_now();
+        if (write(fd, block, sizeof block) != (ssize_t)sizeof block ||
+            fdatasync(fd) != 0)
+            break;
+        times[n] = 1e3 * (pl_now() - start);
+    }
+    if (fd >= 0) {
+        close(fd);
+        unlink(path);
+    }
+    if (n == TIMES) {
+        measure_sort(times, TIMES);
+        ms = times[TIMES / 2];
+    }
     struct statfs fs = {0};
     bool in_memory = statfs(folder, &fs) == 0 && fs.f_type == 0x01021994; /* tmpfs */
     if (ms < 0)
@@ -102,10 +97,10 @@ void doctor_machine(doctor *d)
     }
     pl_buf_destroy(&info);
     char all[16], left[16];
-    double available = (double)pl_memory_available_bytes();
-    pl_human_bytes((double)pl_memory_total_bytes(), all);
-    pl_human_bytes(available, left);
-    doctor_say(d, available > 1e9 ? HEALTH_OK : HEALTH_WARN, "memory",
+    const pl_memory memory = pl_memory_now();
+    pl_human_bytes((double)memory.total_bytes, all);
+    pl_human_bytes((double)memory.available_bytes, left);
+    doctor_say(d, memory.available_bytes > 1e9 ? HEALTH_OK : HEALTH_WARN, "memory",
                "end other programs, or use fewer workers", "%s of %s are free", left,
                all);
     pl_backend *backend = NULL;

@@ -90,24 +90,6 @@ static pl_status start_crew_child(const measure_options *o, const measured_model
     return PL_OK;
 }
 
-static pl_status finish_crew_child(const child *c, double *seconds)
-{
-    int code = 0;
-    ssize_t n;
-    while ((n = read(c->pipe, seconds, sizeof *seconds)) < 0 && errno == EINTR)
-        ;
-    const bool told = n == sizeof *seconds;
-    close(c->pipe);
-    while (waitpid(c->pid, &code, 0) < 0 && errno == EINTR)
-        ;
-    if (told && WIFEXITED(code) && WEXITSTATUS(code) == 0)
-        return PL_OK;
-    return pl_fail(PL_ERR_DEVICE,
-                   "the measurement failed: its process %d ended with %s %d",
-                   (int)c->pid, WIFEXITED(code) ? "code" : "signal",
-                   WIFEXITED(code) ? WEXITSTATUS(code) : WTERMSIG(code));
-}
-
 pl_status measure_crew_run(const measure_options *o, const measured_model *model,
                            measure_crew *crew)
 {
@@ -126,11 +108,24 @@ pl_status measure_crew_run(const measure_options *o, const measured_model *model
         n += status == PL_OK;
     }
     for (int i = 0; i < n; i++) {
+        const child *c = &children[i];
         double seconds = 0.0;
-        const pl_status ended = finish_crew_child(&children[i], &seconds);
-        status = status == PL_OK ? ended : status;
-        if (ended == PL_OK)
+        int code = 0;
+        ssize_t n_read;
+        while ((n_read = read(c->pipe, &seconds, sizeof seconds)) < 0 && errno == EINTR)
+            ;
+        close(c->pipe);
+        while (waitpid(c->pid, &code, 0) < 0 && errno == EINTR)
+            ;
+        if (n_read == sizeof seconds && WIFEXITED(code) && WEXITSTATUS(code) == 0) {
             crew->tokens_per_s += model->batch * model->shape.context / seconds;
+            continue;
+        }
+        const pl_status failed = pl_fail(
+            PL_ERR_DEVICE, "the measurement failed: its process %d ended with %s %d",
+            (int)c->pid, WIFEXITED(code) ? "code" : "signal",
+            WIFEXITED(code) ? WEXITSTATUS(code) : WTERMSIG(code));
+        status = status == PL_OK ? failed : status;
     }
     return status;
 }

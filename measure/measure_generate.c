@@ -108,32 +108,14 @@ static pl_status read_item(void *context, size_t item, int thread)
     return PL_OK;
 }
 
-/* Measures how fast memory is read. A GPU reads its memory several times before the
- * processor waits for the GPU, so that the wait is a small part of the time. */
-static pl_status time_reading(bench *b)
+/* Measures prefill, reading of memory, and decoding, in rounds. Round 0 is only a
+ * warm-up: its results are dropped when round 1 begins. A GPU reads its memory several
+ * times before the processor waits for the GPU, so that the wait is a small part of the
+ * time. */
+static pl_status measure_decoding(bench *b)
 {
     enum { TIMES = 8, FLOATS = READ_BYTES / sizeof(float) };
     float *memory = b->device;
-    if (!b->device) {
-        const double begun = pl_now();
-        PL_CHECK(pl_parallel(b->q->threads, read_bytes(b) / READ_ITEM, read_item, b));
-        b->reading = fmin(b->reading, pl_now() - begun);
-        return PL_OK;
-    }
-    PL_CHECK(b->backend->ops->sync(b->backend));
-    const double start = pl_now();
-    void *sum = memory + FLOATS;
-    for (int i = 0; i < TIMES; i++)
-        b->backend->ops->sum_squares(b->backend, sum, memory, FLOATS);
-    PL_CHECK(b->backend->ops->sync(b->backend));
-    b->reading = fmin(b->reading, (pl_now() - start) / TIMES);
-    return PL_OK;
-}
-
-/* Measures prefill, reading of memory, and decoding, in rounds. Round 0 is only a
- * warm-up: its results are dropped when round 1 begins. */
-static pl_status measure_decoding(bench *b)
-{
     for (int round = 0; round <= b->rounds; round++) {
         if (round < 2)
             b->prefill = b->reading = b->step[0] = b->step[1] = b->step[2] = INFINITY;
@@ -142,7 +124,20 @@ static pl_status measure_decoding(bench *b)
         PL_CHECK(pl_decoder_prefill(b->decoder, 0, b->prompt, b->n_prompt, b->logits));
         b->prefill = fmin(b->prefill, pl_now() - start);
         for (int i = 0; i < BATCHES_MAX; i++) {
-            PL_CHECK(time_reading(b));
+            if (!memory) {
+                const double begun = pl_now();
+                PL_CHECK(pl_parallel(b->q->threads, read_bytes(b) / READ_ITEM,
+                                     read_item, b));
+                b->reading = fmin(b->reading, pl_now() - begun);
+            } else {
+                PL_CHECK(b->backend->ops->sync(b->backend));
+                const double begun = pl_now();
+                void *sum = memory + FLOATS;
+                for (int k = 0; k < TIMES; k++)
+                    b->backend->ops->sum_squares(b->backend, sum, memory, FLOATS);
+                PL_CHECK(b->backend->ops->sync(b->backend));
+                b->reading = fmin(b->reading, (pl_now() - begun) / TIMES);
+            }
             /* steps of batches[i] sequences, which begin with two tokens */
             const int n = batches[i];
             int32_t slots[BATCHES_MAX * 16], tokens[BATCHES_MAX * 16];
@@ -162,17 +157,6 @@ static pl_status measure_decoding(bench *b)
 }
 
 /* ---- printing ---- */
-/* Whether the weights are too large for a cache, so that decoding reads memory. */
-static bool is_from_memory(const bench *b)
-{
-    return b->device || weight_bytes(b) >= CACHES * (double)last_cache_bytes();
-}
-
-static double share_of_memory(const bench *b)
-{
-    return weight_bytes(b) / b->step[0] * b->reading / (double)read_bytes(b);
-}
-
 static pl_status run_model(const measure_options *q, const measured_model *m,
                            pl_json *list)
 {
@@ -199,21 +183,28 @@ static pl_status run_model(const measure_options *q, const measured_model *m,
         status = open_precision(&b);
         if (status == PL_OK)
             status = measure_decoding(&b);
+        /* decoding reads memory if the weights are too large for a cache */
+        double weights = 0, read = (double)read_bytes(&b), share = 0;
+        bool is_from_memory = false;
+        if (status == PL_OK) {
+            weights = weight_bytes(&b);
+            share = weights / b.step[0] * b.reading / read;
+            is_from_memory = b.device || weights >= CACHES * (double)last_cache_bytes();
+        }
         if (status == PL_OK && list) {
             pl_json *o = pl_json_object(), *batched = pl_json_array();
             pl_json_set_text(o, "model", b.name);
             pl_json_set_text(o, "precision", b.precision);
             pl_json_set_text(o, "device", b.backend->device);
             pl_json_set_int(o, "params", (int64_t)pl_topology_path_params(b.topology));
-            pl_json_set_real(o, "weight_bytes", weight_bytes(&b));
+            pl_json_set_real(o, "weight_bytes", weights);
             pl_json_set_int(o, "prompt_tokens", b.n_prompt);
             pl_json_set_real(o, "prefill_tokens_per_s", b.n_prompt / b.prefill);
             pl_json_set_real(o, "decode_tokens_per_s", 1 / b.step[0]);
-            pl_json_set_real(o, "memory_bytes_per_s",
-                             (double)read_bytes(&b) / b.reading);
+            pl_json_set_real(o, "memory_bytes_per_s", read / b.reading);
             pl_json_set_int(o, "last_cache_bytes", (int64_t)last_cache_bytes());
-            if (is_from_memory(&b))
-                pl_json_set_real(o, "share_of_memory", share_of_memory(&b));
+            if (is_from_memory)
+                pl_json_set_real(o, "share_of_memory", share);
             for (int k = 0; k < BATCHES_MAX; k++) {
                 pl_json *entry = pl_json_object();
                 pl_json_set_int(entry, "requests", batches[k]);
@@ -223,12 +214,12 @@ static pl_status run_model(const measure_options *q, const measured_model *m,
             pl_json_set(o, "batched", batched);
             pl_json_push(list, o);
         } else if (status == PL_OK) {
-            char share[16] = "*  ";
-            if (is_from_memory(&b))
-                snprintf(share, sizeof share, "%.0f %%", 100 * share_of_memory(&b));
+            char shown[16] = "*  ";
+            if (is_from_memory)
+                snprintf(shown, sizeof shown, "%.0f %%", 100 * share);
             say("  %-5s %-5s %7.1fM %8.1f MB %9.0f %9.1f %9s  %9.1f %9.1f", b.name,
                 b.precision, 1e-6 * (double)pl_topology_path_params(b.topology),
-                1e-6 * weight_bytes(&b), b.n_prompt / b.prefill, 1 / b.step[0], share,
+                1e-6 * weights, b.n_prompt / b.prefill, 1 / b.step[0], shown,
                 batches[1] / b.step[1], batches[2] / b.step[2]);
         }
         pl_decoder_destroy(&b.decoder);

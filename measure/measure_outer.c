@@ -20,26 +20,16 @@ typedef struct row {
 /* ---- reads and writes without arithmetic ---- */
 static volatile float sink; /* of the sums, so that the compiler keeps the reads */
 
-static void add_piece(float *restrict sum, const float *values)
-{
-    for (size_t i = 0; i < PIECE; i++)
-        sum[i] += values[i];
-}
-
-static void rewrite_piece(float *values)
-{
-    for (size_t i = 0; i < PIECE; i++)
-        values[i] += 1e-6f;
-}
-
 static void touch(float *const *vectors, int n_reads, int n_rewrites)
 {
     float sum[PIECE] = {0};
     for (size_t i = 0; i < N; i += PIECE) {
         for (int w = 0; w < n_rewrites; w++)
-            rewrite_piece(vectors[w] + i);
+            for (size_t k = 0; k < PIECE; k++)
+                vectors[w][i + k] += 1e-6f;
         for (int r = 0; r < n_reads; r++)
-            add_piece(sum, vectors[VECTORS - 1 - r] + i);
+            for (size_t k = 0; k < PIECE; k++)
+                sum[k] += vectors[VECTORS - 1 - r][i + k];
     }
     sink = sum[n_reads];
 }
@@ -59,28 +49,6 @@ static bool reads_twice(const row *r)
 static double step_row_bytes(const row *r)
 {
     return 4.0 * (reads_twice(r) ? 2 * r->n_reads : r->n_reads) + 8.0 * r->n_rewrites;
-}
-
-/* ---- the steps ---- */
-/* vectors[0] are the parameters and vectors[1] the momentum. delayed-nesterov also
- * keeps vectors[2]; in all other rows the rest is only read. Of delayed-nesterov's
- * steps the one with a momentum step is measured, because it changes all three. */
-static pl_status take_step(const row *r, float *const *vectors)
-{
-    const pl_outer_step step = step_of(r);
-    pl_outer_state state = {vectors[0], vectors[1], vectors[2], 0, 0};
-    const pl_gossip_step meeting = {0.5, 1e-3, r->n_reads == 2 ? 1e-3 : 2e-3,
-                                    PL_RULE_HEAVY_BALL};
-    const pl_gossip_view own = {vectors[5], vectors[4]},
-                         mate = {vectors[3], vectors[2]};
-    if (step.buffer > 0)
-        state.arrivals = step.buffer - 1;
-    if (r->n_reads == 1)
-        return pl_outer_apply(&step, &state, vectors[5], N, NULL);
-    if (r->n_reads == 2)
-        return pl_gossip_apply_one(&meeting, vectors[0], vectors[1], vectors[5],
-                                   vectors[4], N);
-    return pl_gossip_apply_views(&meeting, vectors[0], vectors[1], &own, &mate, N);
 }
 
 /* The rows; only those of noloco read several vectors. co2 reads the mean update twice:
@@ -116,7 +84,26 @@ pl_status measure_outer(bool json)
             touch(vectors, r->n_reads, 0);
         touch(vectors, r->n_reads, r->n_rewrites);
         double middle = pl_now();
-        PL_TRY(take_step(r, vectors));
+        /* vectors[0] are the parameters and vectors[1] the momentum. delayed-nesterov
+         * also keeps vectors[2]; in all other rows the rest is only read. Of
+         * delayed-nesterov's steps the one with a momentum step is measured, because it
+         * changes all three. */
+        const pl_outer_step step = step_of(r);
+        pl_outer_state state = {vectors[0], vectors[1], vectors[2], 0, 0};
+        const pl_gossip_step meeting = {0.5, 1e-3, r->n_reads == 2 ? 1e-3 : 2e-3,
+                                        PL_RULE_HEAVY_BALL};
+        const pl_gossip_view own = {vectors[5], vectors[4]},
+                             mate = {vectors[3], vectors[2]};
+        if (step.buffer > 0)
+            state.arrivals = step.buffer - 1;
+        if (r->n_reads == 1)
+            PL_TRY(pl_outer_apply(&step, &state, vectors[5], N, NULL));
+        else if (r->n_reads == 2)
+            PL_TRY(pl_gossip_apply_one(&meeting, vectors[0], vectors[1], vectors[5],
+                                       vectors[4], N));
+        else
+            PL_TRY(pl_gossip_apply_views(&meeting, vectors[0], vectors[1], &own, &mate,
+                                         N));
         r->memory_seconds = fmin(r->memory_seconds, middle - start);
         r->seconds = fmin(r->seconds, pl_now() - middle);
     }

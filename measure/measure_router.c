@@ -130,31 +130,15 @@ static void deal_and_judge(const bench *b, const char *name, const pl_router *ro
 }
 
 /* ---- stages ---- */
-static pl_router_options router_options(const bench *b)
-{
-    return (pl_router_options){.kind = PL_ROUTER_KMEANS,
-                               .n_paths = b->n_paths,
-                               .restarts = 1,
-                               .iterations = 20,
-                               .balance = 0.1,
-                               .weights = b->weights,
-                               .standardize = true,
-                               .components = b->dim < 20 ? b->dim : 20,
-                               .sharpen = 3,
-                               .unit = true,
-                               .seed = SEED,
-                               .n_threads = pl_cpu_count(),
-                               .memory = b->fit_bytes};
-}
-
 /* Fits a linear router to scores. The score of a document on a path is the nearness of
- * the document to the path's cloud, so that the scores can be learned. */
-static void fit_scores(const bench *b)
+ * the document to the path's cloud, so that the scores can be learned. `usual` are the
+ * options of the k-means router, with which the prices are computed too. */
+static void fit_scores(const bench *b, const pl_router_options *usual)
 {
     const size_t n = b->n < 65536 ? b->n : 65536, k = (size_t)b->n_paths;
     const size_t dim = (size_t)b->dim;
     double *scores = need_memory(n * k * sizeof *scores), start = pl_now();
-    pl_router_options options = router_options(b);
+    pl_router_options options = *usual;
     pl_router *router = NULL;
     for (size_t i = 0; i < n * k; i++) {
         const float *x = b->features + i / k * dim;
@@ -174,8 +158,7 @@ static void fit_scores(const bench *b)
     pl_free(scores);
     say("linear   %7.1f s  fitted to the scores of %zu documents", pl_now() - start, n);
     start = pl_now();
-    options = router_options(b);
-    measure_need(pl_router_price(router, b->features, b->n, &options));
+    measure_need(pl_router_price(router, b->features, b->n, usual));
     say("linear   %7.1f s  prices computed", pl_now() - start);
     deal_and_judge(b, "linear", router);
     pl_router_destroy(&router);
@@ -199,14 +182,26 @@ static void plan_documents(bench *b, const char *folder)
         pl_parallel(pl_cpu_count(), (b->n + ITEM - 1) / ITEM, draw_documents, b));
     say("features %7.1f s  %zu documents, %d columns, %d paths", pl_now() - start, b->n,
         b->dim, b->n_paths);
-    const pl_router_options options = router_options(b);
+    const pl_router_options options = {.kind = PL_ROUTER_KMEANS,
+                                       .n_paths = b->n_paths,
+                                       .restarts = 1,
+                                       .iterations = 20,
+                                       .balance = 0.1,
+                                       .weights = b->weights,
+                                       .standardize = true,
+                                       .components = b->dim < 20 ? b->dim : 20,
+                                       .sharpen = 3,
+                                       .unit = true,
+                                       .seed = SEED,
+                                       .n_threads = pl_cpu_count(),
+                                       .memory = b->fit_bytes};
     start = pl_now();
     measure_need(pl_router_fit(b->features, b->n, b->dim, &options, &router));
     say("kmeans   %7.1f s  fitted to one of every %zu documents", pl_now() - start,
         pl_router_stride(&options, b->n, b->dim));
     deal_and_judge(b, "kmeans", router);
     pl_router_destroy(&router);
-    fit_scores(b);
+    fit_scores(b, &options);
     start = pl_now();
     measure_need(
         pl_router_heaviest_alike(b->features, b->n, b->dim, b->weights, &alike));

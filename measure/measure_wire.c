@@ -112,26 +112,6 @@ static double cpu_of_both(pid_t home)
     return measure_cpu_s(0) + (home > 0 ? measure_cpu_s(home) : 0);
 }
 
-static pl_status measure_turn(bench *b, what w, bool curve, int round)
-{
-    const pid_t other = b->home[curve].pid;
-    if (w != DOWN) /* new bytes, which the home does not have yet */
-        for (int64_t at = 0; at < b->bytes; at += FRAME)
-            b->data[at]++;
-    const double start = pl_now(), cpu = cpu_of_both(other);
-    PL_CHECK(run_turn(b, w, curve));
-    b->rate[w][curve][round] = (double)b->bytes / (pl_now() - start);
-    b->cpu[w][curve][round] = (cpu_of_both(other) - cpu) / (double)b->bytes;
-    /* A home frees an upload when the upload is committed. Without this commit each
-     * round would need new memory, and the system's time for providing new memory would
-     * be measured too. */
-    if (w == UP)
-        PL_CHECK(run_turn(b, UP_STORED, curve));
-    if (w == UP || w == UP_STORED)
-        pl_sleep_ms(SETTLE_MS); /* the home may still be writing to its disk */
-    return PL_OK;
-}
-
 /* Prints the medians of a row, whose values get sorted. */
 static void print_row(bench *b, what w, bool curve)
 {
@@ -167,7 +147,21 @@ static pl_status run_wire_bench(bench *b, bool homes)
     for (int round = 0; round < b->rounds; round++) {
         for (int w = MESSAGES; w < N_WHAT && (homes || w == MESSAGES); w++)
             for (int curve = 0; curve < (w == MESSAGES ? 1 : 2); curve++) {
-                PL_TRY(measure_turn(b, (what)w, curve != 0, round));
+                const pid_t other = b->home[curve].pid;
+                /* new bytes, which the home does not have yet */
+                for (int64_t at = 0; w != DOWN && at < b->bytes; at += FRAME)
+                    b->data[at]++;
+                const double start = pl_now(), cpu = cpu_of_both(other);
+                PL_TRY(run_turn(b, (what)w, curve != 0));
+                b->rate[w][curve][round] = (double)b->bytes / (pl_now() - start);
+                b->cpu[w][curve][round] = (cpu_of_both(other) - cpu) / (double)b->bytes;
+                /* A home frees an upload when the upload is committed. Without this
+                 * commit each round would need new memory, and the system's time for
+                 * providing new memory would be measured too. */
+                if (w == UP)
+                    PL_TRY(run_turn(b, UP_STORED, curve != 0));
+                if (w == UP || w == UP_STORED)
+                    pl_sleep_ms(SETTLE_MS); /* the home may still write to its disk */
                 b->share[w][curve][round] =
                     b->rate[w][curve][round] / b->rate[MESSAGES][0][round];
             }

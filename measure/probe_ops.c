@@ -30,14 +30,11 @@ struct probe_ops {
     size_t stream;
 };
 
-static size_t head_rows(const probe_ops *x)
-{
-    return pl_model_head_rows(x->be, (size_t)x->N, (size_t)x->vocab);
-}
-
 static int n_rows(const probe_ops *x)
 {
-    return x->which == HEAD ? (int)head_rows(x) : x->N;
+    return x->which == HEAD
+               ? (int)pl_model_head_rows(x->be, (size_t)x->N, (size_t)x->vocab)
+               : x->N;
 }
 
 static void product_forward(probe_ops *x)
@@ -155,12 +152,14 @@ static void add_product(probe_ops *x, pl_probe_report *report, const char *name,
     x->what[last].weight = weight;
 }
 
-/* Adds the products. A product moves e bytes (the size of an activation) per activation
- * and per weight, 4 bytes per gradient of a weight, and 4 bytes per logit. */
-static void add_products(probe_ops *x, pl_probe_report *report)
+/* Adds the products, then the other operations. A product moves e bytes (the size of an
+ * activation) per activation and per weight, 4 bytes per gradient of a weight, and 4
+ * bytes per logit. */
+static void list_operations(probe_ops *x, pl_probe_report *report)
 {
     static const char *const names[] = {"qkv", "o", "gate_up", "down", "head"};
-    const double e = (double)pl_type_bytes(x->be->act);
+    const pl_shape *s = x->options.shape;
+    const double e = (double)pl_type_bytes(x->be->act), N = x->N, C = x->width;
     for (int i = QKV; i <= HEAD; i++) {
         x->which = i;
         const double out = (double)n_rows(x) * x->rows[i];
@@ -175,12 +174,6 @@ static void add_products(probe_ops *x, pl_probe_report *report)
         snprintf(name, sizeof name, "%s dw", names[i]);
         add_product(x, report, name, dw, i, (in + out) * e + w * 4.0);
     }
-}
-
-static void add_others(probe_ops *x, pl_probe_report *report)
-{
-    const pl_shape *s = x->options.shape;
-    const double e = (double)pl_type_bytes(x->be->act), N = x->N, C = x->width;
     const double F = x->ffn, V = x->vocab, W = x->qkv_width,
                  P = (double)block_params(x);
     const double heads = (double)x->heads * x->D;
@@ -243,47 +236,6 @@ static size_t most(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-static pl_status make_buffers(probe_ops *x)
-{
-    const size_t N = (size_t)x->N, V = (size_t)x->vocab;
-    const size_t logits = head_rows(x) * V; /* for which a and m have room */
-    const size_t widest =
-        most(most(2 * (size_t)x->ffn, (size_t)x->qkv_width), (size_t)x->width);
-    const size_t params = most(most(V * (size_t)x->width, block_params(x)), x->stream);
-    pl_act **const all[] = {&x->a, &x->b, &x->c, &x->d};
-    for (size_t i = 0; i < 4; i++) {
-        pl_act **out = all[i];
-        const size_t acts = most(N * widest, i == 0 ? logits : 0);
-        float *values;
-        PL_CHECK(x->be->ops->alloc(x->be, acts * pl_type_bytes(x->be->act),
-                                   "probe acts", (void **)out));
-        PL_CHECK(device_floats(x, acts, 1.0f, i, &values));
-        x->be->ops->act_from_float(x->be, *out, values, acts);
-        const pl_status status = x->be->ops->sync(x->be);
-        x->be->ops->release(x->be, values);
-        PL_CHECK(status);
-    }
-    float **const floats[] = {&x->w, &x->dw, &x->m, &x->v};
-    for (size_t i = 0; i < 4; i++)
-        PL_CHECK(device_floats(x, most(params, i == 2 ? logits : 0),
-                               i < 2 ? 0.05f : 0.0f, 10 + i, floats[i]));
-    /* `rstd` is also the `scale` of the classifier */
-    PL_CHECK(device_floats(x, N, 1.0f, 14, &x->rstd));
-    PL_CHECK(device_floats(x, N, 0, 0, &x->loss));
-    PL_CHECK(device_floats(x, N * (size_t)x->heads, 0, 0, &x->lse));
-    const size_t bytes = (size_t)x->N * sizeof(int32_t);
-    int32_t *tokens = pl_alloc(bytes);
-    for (int n = 0; n < x->N; n++)
-        tokens[n] = (int32_t)(pl_random_u32(1, 2, (uint64_t)n) % (uint32_t)x->vocab);
-    pl_status status = x->be->ops->alloc(x->be, bytes, "tokens", &x->tokens);
-    if (status == PL_OK) {
-        x->be->ops->upload(x->be, x->tokens, tokens, bytes);
-        status = x->be->ops->sync(x->be);
-    }
-    pl_free(tokens);
-    return status;
-}
-
 pl_status probe_ops_create(pl_backend *be, const pl_probe_options *options,
                            pl_probe_report *report, probe_ops **out)
 {
@@ -307,14 +259,49 @@ pl_status probe_ops_create(pl_backend *be, const pl_probe_options *options,
     const size_t usual = be->memory_bytes > 0 ? STREAM_BYTES_GPU : STREAM_BYTES;
     const size_t asked = options->stream_bytes > 0 ? options->stream_bytes : usual;
     x->stream = most(asked, STREAM_CACHES * be->cache_bytes) / sizeof(float);
-    PL_TRY(make_buffers(x));
+    const size_t N = (size_t)x->N, V = (size_t)x->vocab;
+    /* for which a and m have room */
+    const size_t logits = pl_model_head_rows(be, N, V) * V;
+    const size_t widest =
+        most(most(2 * (size_t)x->ffn, (size_t)x->qkv_width), (size_t)x->width);
+    const size_t params = most(most(V * (size_t)x->width, block_params(x)), x->stream);
+    pl_act **const all[] = {&x->a, &x->b, &x->c, &x->d};
+    for (size_t i = 0; i < 4; i++) {
+        const size_t acts = most(N * widest, i == 0 ? logits : 0);
+        float *values;
+        PL_TRY(be->ops->alloc(be, acts * pl_type_bytes(be->act), "probe acts",
+                              (void **)all[i]));
+        PL_TRY(device_floats(x, acts, 1.0f, i, &values));
+        be->ops->act_from_float(be, *all[i], values, acts);
+        status = be->ops->sync(be);
+        be->ops->release(be, values);
+        PL_TRY(status);
+    }
+    float **const floats[] = {&x->w, &x->dw, &x->m, &x->v};
+    for (size_t i = 0; i < 4; i++)
+        PL_TRY(device_floats(x, most(params, i == 2 ? logits : 0), i < 2 ? 0.05f : 0.0f,
+                             10 + i, floats[i]));
+    /* `rstd` is also the `scale` of the classifier */
+    PL_TRY(device_floats(x, N, 1.0f, 14, &x->rstd));
+    PL_TRY(device_floats(x, N, 0, 0, &x->loss));
+    PL_TRY(device_floats(x, N * (size_t)x->heads, 0, 0, &x->lse));
+    const size_t bytes = (size_t)x->N * sizeof(int32_t);
+    int32_t *tokens = pl_alloc(bytes);
+    for (int n = 0; n < x->N; n++)
+        tokens[n] = (int32_t)(pl_random_u32(1, 2, (uint64_t)n) % (uint32_t)x->vocab);
+    status = be->ops->alloc(be, bytes, "tokens", &x->tokens);
+    if (status == PL_OK) {
+        be->ops->upload(be, x->tokens, tokens, bytes);
+        status = be->ops->sync(be);
+    }
+    pl_free(tokens);
+    PL_TRY(status);
     for (int i = QKV; i <= HEAD; i++)
         PL_TRY(be->ops->weight_create(be, x->w, x->rows[i], x->cols[i], &x->weight[i]));
     /* else the compute copies would be zeros, which a GPU multiplies faster */
     be->ops->weights_refresh(be, x->weight, N_WEIGHTS);
     PL_TRY(be->ops->sync(be));
-    add_products(x, report);
-    add_others(x, report);
+    list_operations(x, report);
 done:
     if (status != PL_OK)
         probe_ops_destroy(&x);

@@ -29,33 +29,6 @@ static bool cuda_has_device(void)
 }
 #endif
 
-/* Uses the cpu only if cuda does not support what is requested. A device that exists
- * but fails is an error, because without a message the work would become many times
- * slower. */
-static pl_status open_auto(const pl_backend_options *options, pl_backend **out)
-{
-    char why[400];
-    pl_backend_options chosen = *options;
-    chosen.name = "cuda";
-    const pl_status status = pl_backend_open(&chosen, out);
-    if (status == PL_OK)
-        return PL_OK;
-    (void)pl_copy_text(why, sizeof why, pl_last_error());
-    if (status == PL_ERR_DEVICE)
-        return pl_fail(status, "%s; choose backend cpu to work without the device",
-                       why);
-    if (status != PL_ERR_UNSUPPORTED)
-        return status;
-    chosen.name = "cpu";
-    PL_CHECK(pl_backend_open(&chosen, out));
-    if (cuda_has_device())
-        snprintf(
-            (*out)->remark, sizeof(*out)->remark,
-            "backend auto uses the cpu although this machine has a CUDA device: %s",
-            why);
-    return PL_OK;
-}
-
 pl_status pl_backend_open(const pl_backend_options *options, pl_backend **out)
 {
     const char *name = options->name;
@@ -66,8 +39,31 @@ pl_status pl_backend_open(const pl_backend_options *options, pl_backend **out)
         return pl_fail(PL_ERR_CONFIG,
                        "the backend cannot run %d threads; give at least 1",
                        options->n_threads);
-    if (strcmp(name, "auto") == 0)
-        return open_auto(options, out);
+    if (strcmp(name, "auto") == 0) {
+        /* Uses the cpu only if cuda does not support what is requested. A device that
+         * exists but fails is an error, because without a message the work would become
+         * many times slower. */
+        char why[400];
+        pl_backend_options chosen = *options;
+        chosen.name = "cuda";
+        const pl_status status = pl_backend_open(&chosen, out);
+        if (status == PL_OK)
+            return PL_OK;
+        (void)pl_copy_text(why, sizeof why, pl_last_error());
+        if (status == PL_ERR_DEVICE)
+            return pl_fail(status, "%s; choose backend cpu to work without the device",
+                           why);
+        if (status != PL_ERR_UNSUPPORTED)
+            return status;
+        chosen.name = "cpu";
+        PL_CHECK(pl_backend_open(&chosen, out));
+        if (cuda_has_device())
+            snprintf(
+                (*out)->remark, sizeof(*out)->remark,
+                "backend auto uses the cpu although this machine has a CUDA device: %s",
+                why);
+        return PL_OK;
+    }
 
     /* Refuses int8 or f16 if the backend never has it. Each backend checks the rest
      * itself. */

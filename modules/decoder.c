@@ -365,23 +365,9 @@ done:
     return status;
 }
 
-/* Returns -log p of the target, computed from the logits of the token before it; 0 if
- * `target` is negative, as in the operation `classifier`. */
-static float loss_of_logits(const float *logits, int vocab, int32_t target)
-{
-    float highest = -INFINITY;
-    double sum = 0;
-    if (target < 0)
-        return 0;
-    for (int v = 0; v < vocab; v++)
-        highest = logits[v] > highest ? logits[v] : highest;
-    for (int v = 0; v < vocab; v++)
-        sum += (double)expf(logits[v] - highest);
-    return (float)((double)highest + log(sum) - (double)logits[target]);
-}
-
 /* Computes the losses of a piece that was read, on a backend that can compute only
- * logits. */
+ * logits: -log p of each target, from the logits of the token before it; 0 for a
+ * negative target, as in the operation `classifier`. */
 static pl_status give_losses_by_logits(pl_decoder *d, const pl_path *path,
                                        const int32_t *targets, int n, float *losses)
 {
@@ -394,9 +380,21 @@ static pl_status give_losses_by_logits(pl_decoder *d, const pl_path *path,
         rows = n - row < most ? n - row : most;
         make_logits(d, path, row, rows, 0);
         status = read_logits(d, rows, host);
-        for (int i = 0; i < rows && status == PL_OK; i++)
-            losses[row + i] = loss_of_logits((const float *)host + (size_t)i * V,
-                                             d->m->shape->vocab, targets[row + i]);
+        for (int i = 0; i < rows && status == PL_OK; i++) {
+            const float *logit = (const float *)host + (size_t)i * V;
+            const int32_t target = targets[row + i];
+            float highest = -INFINITY;
+            double sum = 0;
+            losses[row + i] = 0;
+            if (target < 0)
+                continue;
+            for (size_t v = 0; v < V; v++)
+                highest = logit[v] > highest ? logit[v] : highest;
+            for (size_t v = 0; v < V; v++)
+                sum += (double)expf(logit[v] - highest);
+            losses[row + i] =
+                (float)((double)highest + log(sum) - (double)logit[target]);
+        }
     }
     pl_free(host);
     return status;

@@ -1,9 +1,9 @@
 /* The backward pass: the operations of the forward pass in reverse order.
  *
  * For y = W x a product gives dx = W^T dy and dW = dy x^T, or dW += dy x^T in the later
- * passes of a step. d_stream, the gradient of
- * the residual stream, reaches each sublayer's output unchanged (the derivative of a
- * sum), and each norm adds the gradient that went through its sublayer.
+ * passes of a step. d_stream, the gradient of the residual stream, reaches each
+ * sublayer's output unchanged (the derivative of a sum), and each norm adds the
+ * gradient that went through its sublayer.
  *
  * All blocks use the same buffers for gradients of activations, one for each width,
  * because such a gradient is needed only until the next operation has read it. */
@@ -31,18 +31,18 @@ void model_backward(pl_model *m, int B, int T, bool accumulate)
     for (int b = last; b >= 0; b--) {
         const block_acts *a = &d->blocks[b];
         const block_params *at = &m->at.blocks[b];
+        pl_weight *const *w = m->path->blocks[b].matrices;
         if (m->options.recompute && b < last)
             model_forward_again(m, b, B, T);
 
         /* d_stream is d loss / d x_{b+1} and becomes d loss / d a_b (names:
          * model_forward.c). */
-        ops->matmul_dx(be, d->d_ffn, d->d_stream, model_weight(m, b, WEIGHT_DOWN), N, C,
-                       F, false);
+        ops->matmul_dx(be, d->d_ffn, d->d_stream, w[WEIGHT_DOWN], N, C, F, false);
         ops->matmul_dw(be, m->grads + at->matrices[WEIGHT_DOWN], d->d_stream, a->ffn, N,
                        C, F, accumulate);
         ops->swiglu_backward(be, d->d_gate_up, d->d_ffn, a->gate_up, N, F);
-        ops->matmul_dx(be, d->d_norm, d->d_gate_up, model_weight(m, b, WEIGHT_GATE_UP),
-                       N, 2 * F, C, false);
+        ops->matmul_dx(be, d->d_norm, d->d_gate_up, w[WEIGHT_GATE_UP], N, 2 * F, C,
+                       false);
         ops->matmul_dw(be, m->grads + at->matrices[WEIGHT_GATE_UP], d->d_gate_up,
                        a->ffn_norm, N, 2 * F, C, accumulate);
         ops->rmsnorm_backward(be, d->d_stream, m->grads + at->ffn_norm, d->d_norm,
@@ -50,8 +50,7 @@ void model_backward(pl_model *m, int B, int T, bool accumulate)
                               true);
 
         /* Then it becomes d loss / d x_b. */
-        ops->matmul_dx(be, d->d_attn, d->d_stream, model_weight(m, b, WEIGHT_O), N, C,
-                       H * D, false);
+        ops->matmul_dx(be, d->d_attn, d->d_stream, w[WEIGHT_O], N, C, H * D, false);
         ops->matmul_dw(be, m->grads + at->matrices[WEIGHT_O], d->d_stream, a->attn, N,
                        C, H * D, accumulate);
         ops->attention_backward(be, d->d_qkv, d->d_attn, a->qkv, a->attn, a->lse,
@@ -59,8 +58,7 @@ void model_backward(pl_model *m, int B, int T, bool accumulate)
         if (s->qk_norm)
             ops->head_norm_backward(be, d->d_qkv, m->grads + at->head_norm, a->qk,
                                     m->params + at->head_norm, a->qk_rstd, N, H, G, D);
-        ops->matmul_dx(be, d->d_norm, d->d_qkv, model_weight(m, b, WEIGHT_QKV), N, qkv,
-                       C, false);
+        ops->matmul_dx(be, d->d_norm, d->d_qkv, w[WEIGHT_QKV], N, qkv, C, false);
         ops->matmul_dw(be, m->grads + at->matrices[WEIGHT_QKV], d->d_qkv, a->attn_norm,
                        N, qkv, C, accumulate);
         ops->rmsnorm_backward(be, d->d_stream, m->grads + at->attn_norm, d->d_norm,

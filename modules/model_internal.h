@@ -172,10 +172,6 @@ static inline bool model_has_copies(const pl_backend *be)
     return be->act == PL_BF16 || be->decode_only;
 }
 
-static inline pl_weight *model_weight(const pl_model *m, int block, int which)
-{
-    return m->path->blocks[block].matrices[which];
-}
 /* Returns the address of element `n` of a buffer of activations. */
 static inline pl_act *model_act_at(const pl_model *m, pl_act *acts, size_t n)
 {

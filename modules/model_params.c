@@ -105,14 +105,6 @@ void model_place_params(pl_model *m)
 }
 
 /* ---- the path of a training model ---- */
-static pl_status add_weight(pl_model *m, size_t at, matrix_size size, pl_weight **out)
-{
-    PL_CHECK(m->ops->weight_create(m->be, m->params + at, size.O, size.I,
-                                   &m->weights[m->n_weights]));
-    *out = m->weights[m->n_weights++];
-    return PL_OK;
-}
-
 pl_status model_create_weights(pl_model *m)
 {
     const pl_shape *s = m->shape;
@@ -126,14 +118,19 @@ pl_status model_create_weights(pl_model *m)
         *w = (block_weights){.attn_norm = m->params + at->attn_norm,
                              .ffn_norm = m->params + at->ffn_norm,
                              .head_norm = m->params + at->head_norm};
-        for (int i = 0; i < WEIGHTS_PER_BLOCK; i++)
-            PL_CHECK(add_weight(m, at->matrices[i], model_weight_size(s, i),
-                                &w->matrices[i]));
+        for (int i = 0; i < WEIGHTS_PER_BLOCK; i++) {
+            const matrix_size size = model_weight_size(s, i);
+            PL_CHECK(m->ops->weight_create(m->be, m->params + at->matrices[i], size.O,
+                                           size.I, &w->matrices[i]));
+            m->weights[m->n_weights++] = w->matrices[i];
+        }
     }
     m->own->embed = m->params + m->at.embed;
     m->own->norm = m->params + m->at.norm;
-    return add_weight(m, m->at.classifier, (matrix_size){s->vocab, s->width},
-                      &m->own->classifier);
+    PL_CHECK(m->ops->weight_create(m->be, m->params + m->at.classifier, s->vocab,
+                                   s->width, &m->own->classifier));
+    m->weights[m->n_weights++] = m->own->classifier;
+    return PL_OK;
 }
 
 /* ---- the modules of a model for inference ---- */

@@ -153,41 +153,6 @@ size_t model_most_runs(const pl_topology *topology, const pl_model_options *opti
     return n;
 }
 
-/* Plans what the model itself needs. Reads only the types of activations and weights
- * from `be`, and whether it is a GPU. */
-static void plan_model(const pl_backend *be, const pl_topology *topology,
-                       const pl_model_options *options, pl_model_plan *out)
-{
-    model_acts acts = {0};
-    const uint64_t params = sizeof(float) * (uint64_t)pl_topology_path_params(topology);
-    *out = (pl_model_plan){0};
-    const pl_shape *s = pl_topology_shape(topology);
-    if (options->training) {
-        /* the parameters, and the copies of the weights in the backend's precision */
-        for (int i = 0; i < WEIGHTS_PER_BLOCK; i++)
-            out->params_bytes +=
-                (uint64_t)s->n_blocks * model_copy_bytes(be, model_weight_size(s, i));
-        out->params_bytes +=
-            params + model_copy_bytes(be, (matrix_size){s->vocab, s->width});
-        out->grads_bytes = params;
-        out->moments_bytes = 2 * params;
-    }
-    for (int slot = 0; !options->training && slot < pl_topology_n_slots(topology);
-         slot++)
-        out->params_bytes += pl_module_bytes(be, topology, slot);
-    out->acts_bytes = model_layout(s, options, be->act, NULL, &acts);
-    if (!options->training || !options->muon)
-        return;
-    /* Muon needs no second moments, but working memory for Newton-Schulz on the largest
-     * matrix of a block, or on all matrices of a run at once on a GPU. */
-    pl_model m = {.topology = topology, .shape = s, .options = *options};
-    model_place_params(&m);
-    out->moments_bytes -= sizeof(float) * (uint64_t)pl_shape_hidden_params(s);
-    out->scratch_bytes = sizeof(float) * (uint64_t)pl_update_work_floats(
-                                             m.runs, m.n_runs, be->memory_bytes > 0);
-    pl_free_all(m.runs, m.at.blocks);
-}
-
 /* ---- memory of a GPU ---- */
 static size_t largest(size_t a, size_t b)
 {
@@ -236,10 +201,39 @@ static void add_gpu_scratch(const pl_backend *be, const pl_topology *topology,
     out->scratch_bytes += CUDA_SUM_BLOCKS * sizeof(double) + pieces * CUDA_PIECE_BYTES;
 }
 
+/* Reads of `be` only the types of acts and weights, and whether it is a GPU. */
 void pl_model_plan_on(const pl_backend *be, const pl_topology *topology,
                       const pl_model_options *options, pl_model_plan *out)
 {
-    plan_model(be, topology, options, out);
+    model_acts acts = {0};
+    const uint64_t params = sizeof(float) * (uint64_t)pl_topology_path_params(topology);
+    *out = (pl_model_plan){0};
+    const pl_shape *s = pl_topology_shape(topology);
+    if (options->training) {
+        /* the parameters, and the copies of the weights in the backend's precision */
+        for (int i = 0; i < WEIGHTS_PER_BLOCK; i++)
+            out->params_bytes +=
+                (uint64_t)s->n_blocks * model_copy_bytes(be, model_weight_size(s, i));
+        out->params_bytes +=
+            params + model_copy_bytes(be, (matrix_size){s->vocab, s->width});
+        out->grads_bytes = params;
+        out->moments_bytes = 2 * params;
+    }
+    for (int slot = 0; !options->training && slot < pl_topology_n_slots(topology);
+         slot++)
+        out->params_bytes += pl_module_bytes(be, topology, slot);
+    out->acts_bytes = model_layout(s, options, be->act, NULL, &acts);
+    if (options->training && options->muon) {
+        /* Muon needs no second moments, but working memory for Newton-Schulz on the
+         * largest matrix of a block, or on all matrices of a run at once on a GPU. */
+        pl_model m = {.topology = topology, .shape = s, .options = *options};
+        model_place_params(&m);
+        out->moments_bytes -= sizeof(float) * (uint64_t)pl_shape_hidden_params(s);
+        out->scratch_bytes =
+            sizeof(float) *
+            (uint64_t)pl_update_work_floats(m.runs, m.n_runs, be->memory_bytes > 0);
+        pl_free_all(m.runs, m.at.blocks);
+    }
     if (be->memory_bytes > 0)
         add_gpu_scratch(be, topology, options, out);
 }

@@ -77,13 +77,6 @@ static pl_status measure_step(const double sums[N_SUMS], pl_step_result *out)
     return PL_OK;
 }
 
-/* Returns 1 - beta^step, the sum of the weights in a moving average after `step`
- * steps. */
-static float mass(float beta, int64_t step)
-{
-    return (float)(1.0 - pow((double)beta, (double)step));
-}
-
 /* Computes the numbers that all passes of a step use. */
 static pl_status begin_step(const pl_model *m, const int32_t *targets, int B, int T,
                             const pl_adamw *adam, float clip, int64_t *n_tokens)
@@ -95,20 +88,22 @@ static pl_status begin_step(const pl_model *m, const int32_t *targets, int B, in
             PL_ERR_ARG,
             "a step cannot have %d sequences of %d tokens; give at least 1 of each", B,
             T);
-    int64_t n = (int64_t)B * T;
     int64_t counted = 0;
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < (int64_t)B * T; i++)
         counted += targets[i] >= 0;
     *n_tokens = counted;
-    if (*n_tokens == 0)
+    if (counted == 0)
         return pl_fail(PL_ERR_DATA,
                        "all %d targets of the batch are excluded from the loss", B * T);
+    /* mass = 1 - beta^step: the sum of the weights of all gradients in a moment */
+    const double beta1 = (double)adam->beta1, beta2 = (double)adam->beta2;
+    const double step = (double)adam->step;
     pl_step_numbers *numbers = model_host_input(m, m->acts.numbers);
     *numbers = (pl_step_numbers){.adam = *adam,
-                                 .mass1 = mass(adam->beta1, adam->step),
-                                 .mass2 = mass(adam->beta2, adam->step),
+                                 .mass1 = (float)(1.0 - pow(beta1, step)),
+                                 .mass2 = (float)(1.0 - pow(beta2, step)),
                                  .clip = clip,
-                                 .loss_scale = 1.0f / (float)*n_tokens};
+                                 .loss_scale = 1.0f / (float)counted};
     return PL_OK;
 }
 

@@ -208,12 +208,22 @@ static pl_status put_object_at(pl_client *c, int home, const char *name,
     return status;
 }
 
-/* Removes the tag and fails if a version that it names has lost its data. The home of
- * the tag checks only its own versions. A home reads the tags of all homes before it
- * frees data, so what the stored tag names now stays. */
-static pl_status check_tag(pl_client *c, const char *name, const void *data,
-                           uint64_t bytes)
+/* Stores an object. Definitions of arms are sent to every home, any other object only
+ * to the home that owns its name. With several homes, a tag is checked after it is
+ * stored. */
+pl_status pl_client_put_object(pl_client *c, const char *name, const void *data,
+                               uint64_t bytes, pl_hash *blob)
 {
+    const bool is_arm = pl_starts_with(name, "arm/");
+    const int owner = pl_home_of(name, c->n_homes);
+    for (int home = 0; home < c->n_homes; home++)
+        if (is_arm || home == owner)
+            PL_CHECK(put_object_at(c, home, name, data, bytes, blob));
+    if (c->n_homes == 1 || bytes == 0 || !pl_starts_with(name, "tag/"))
+        return PL_OK;
+    /* Removes a tag and fails if a version that it names has lost its data. The home of
+     * the tag checks only its own versions. A home reads the tags of all homes before
+     * it frees data, so what the stored tag names now stays. */
     pl_snapshot tag;
     pl_version_facts v;
     pl_hash none;
@@ -227,25 +237,8 @@ static pl_status check_tag(pl_client *c, const char *name, const void *data,
     }
     pl_snapshot_clear(&tag);
     if (status != PL_OK)
-        PL_CHECK(put_object_at(c, pl_home_of(name, c->n_homes), name, "", 0, &none));
+        PL_CHECK(put_object_at(c, owner, name, "", 0, &none));
     return status;
-}
-
-/* Stores an object. Definitions of arms are sent to every home, any other object only
- * to the home that owns its name. */
-pl_status pl_client_put_object(pl_client *c, const char *name, const void *data,
-                               uint64_t bytes, pl_hash *blob)
-{
-    if (!pl_starts_with(name, "arm/")) {
-        PL_CHECK(
-            put_object_at(c, pl_home_of(name, c->n_homes), name, data, bytes, blob));
-        return c->n_homes > 1 && bytes > 0 && pl_starts_with(name, "tag/")
-                   ? check_tag(c, name, data, bytes)
-                   : PL_OK;
-    }
-    for (int home = 0; home < c->n_homes; home++)
-        PL_CHECK(put_object_at(c, home, name, data, bytes, blob));
-    return PL_OK;
 }
 
 pl_status pl_client_get_object(pl_client *c, const char *name, pl_hash *blob)
@@ -431,22 +424,26 @@ pl_status client_read_result(pl_message *answer, const client_answer *out)
     return pl_reader_status(&r);
 }
 
-/* Submits an update. If the home lacks the blob, or has dropped it because its bytes do
- * not have its hash, sends it and submits again. */
+/* Sends a blob, then submits the update or the state whose bytes it has. If the home
+ * lacks the blob, or has dropped it because its bytes do not have its hash, sends it
+ * and submits again. `blob` is NULL if only the hash of a state is sent. */
 static pl_status submit(pl_client *c, const char *name, pl_message *q,
                         const client_blob *blob, const client_answer *out)
 {
     pl_status status = PL_OK;
-    pl_submit_result *result = out->result;
+    const int home = pl_home_of(name, c->n_homes);
+    const client_blob empty = {0};
     pl_message a = {0};
+    if (blob)
+        PL_CHECK(client_put_known_blob(c, home, blob));
     out->text[0] = '\0';
     for (int attempt = 0;; attempt++) {
-        status = ask_home(c, pl_home_of(name, c->n_homes), q, &a);
+        status = ask_home(c, home, q, &a);
         const bool damaged = status == PL_ERR_DAMAGED;
         if (!damaged) {
             PL_TRY(status);
             PL_TRY(client_read_result(&a, out));
-            if (*result != PL_SUBMIT_UNKNOWN_BLOB)
+            if (*out->result != PL_SUBMIT_UNKNOWN_BLOB)
                 goto done;
         }
         if (attempt == 5)
@@ -455,18 +452,11 @@ static pl_status submit(pl_client *c, const char *name, pl_message *q,
                                      "the home of %s lost an upload %d times; see the "
                                      "log of the home",
                                      name, attempt));
-        PL_TRY(client_put_known_blob(c, pl_home_of(name, c->n_homes), blob));
+        PL_TRY(client_put_known_blob(c, home, blob ? blob : &empty));
     }
 done:
     pl_message_destroy(&a);
     return status;
-}
-
-static pl_status send_and_submit(pl_client *c, const char *name, pl_message *q,
-                                 const client_blob *blob, const client_answer *out)
-{
-    PL_CHECK(client_put_known_blob(c, pl_home_of(name, c->n_homes), blob));
-    return submit(c, name, q, blob, out);
 }
 
 pl_status pl_client_submit_as(pl_client *c, const pl_submit_message *s,
@@ -479,7 +469,7 @@ pl_status pl_client_submit_as(pl_client *c, const pl_submit_message *s,
     const client_answer out = {result, text, receipts, s->n};
     pl_blob_hash(data, bytes, &blob.hash);
     pl_submission_write(s, &q);
-    pl_status status = send_and_submit(c, s->module, &q, &blob, &out);
+    pl_status status = submit(c, s->module, &q, &blob, &out);
     pl_message_destroy(&q);
     return status;
 }
@@ -493,7 +483,7 @@ pl_status pl_client_submit(pl_client *c, pl_submission *s, pl_submit_result *res
     s->contribution.update = blob.hash;
     client_put_submission(c, &q, s);
     const client_answer out = {result, text, &s->receipt, 1};
-    pl_status status = send_and_submit(c, s->module, &q, &blob, &out);
+    pl_status status = submit(c, s->module, &q, &blob, &out);
     pl_message_destroy(&q);
     return status;
 }
@@ -526,8 +516,7 @@ pl_status client_submit_path(pl_client *c, const pl_path_state *state,
 {
     pl_message q = {0};
     client_put_path(c, &q, state, updates, n);
-    pl_status status = blob ? send_and_submit(c, state->name, &q, blob, out)
-                            : submit(c, state->name, &q, &(client_blob){0}, out);
+    pl_status status = submit(c, state->name, &q, blob, out);
     pl_message_destroy(&q);
     return status;
 }

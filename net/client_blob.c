@@ -490,52 +490,6 @@ static pl_status take_put_answer(upload *u, piece *p, pl_message *a)
     return PL_OK;
 }
 
-/* Continues the uploads of which the home lacks bytes. Room for a blob is asked for as
- * soon as what is left of the blobs before it fits into the window, and not before:
- * other clients may need the room. Sets *n_open and *n_waiting to the numbers of blobs
- * that are not there yet, and that wait for room. */
-static pl_status continue_uploads(upload *all, const bool *is_there, size_t n,
-                                  size_t *n_open, size_t *n_waiting)
-{
-    uint64_t before = 0;
-    *n_open = *n_waiting = 0;
-    for (size_t i = 0; i < n; i++) {
-        upload *u = &all[i];
-        flow *f = &u->flow;
-        if (is_there[i])
-            continue;
-        if (before > 0 && before >= client_window_bytes(f->client, f->home, true)) {
-            client_retry_answered(
-                &f->retry); /* its patience begins with its question */
-            continue;
-        }
-        ++*n_open;
-        *n_waiting += u->waits;
-        if (client_retry_due(&f->retry, socket_of_flow(f))) {
-            if (u->sending || u->request == 0) /* else the old question is sent again */
-                u->request = pl_wire_next_request();
-            u->sending = false;
-            forget_pieces(f);
-            PL_CHECK(send_put(u, u->request, 0, 0));
-        }
-        /* Sends pieces until the window is full. */
-        const uint64_t bytes = u->blob->bytes;
-        size_t len;
-        while (u->sending && u->next < bytes &&
-               (len = next_piece_bytes(&u->flow, u->next)) > 0) {
-            if (len > bytes - u->next)
-                len = (size_t)(bytes - u->next);
-            piece *p = add_piece(&u->flow, u->next, len);
-            u->next += len;
-            mark_sent(&u->flow, p);
-            PL_CHECK(send_put(u, p->request, p->offset, len));
-        }
-        PL_CHECK(client_retry_patience(&f->retry, f->client));
-        before += u->blob->bytes - u->next;
-    }
-    return PL_OK;
-}
-
 /* Sends large blobs to the service that keeps a home's chunks, if there is one. Sets
  * *holds if the home has got some: they take room there. */
 static pl_status put_blobs_directly(pl_client *c, int home, const client_blob *blobs,
@@ -566,8 +520,45 @@ static pl_status run_uploads(upload *all, bool *is_there, size_t n, bool holds,
                              pl_message *a)
 {
     for (;;) {
-        size_t n_open, n_waiting;
-        PL_CHECK(continue_uploads(all, is_there, n, &n_open, &n_waiting));
+        /* Continues the uploads of which the home lacks bytes. Room for a blob is asked
+         * for as soon as what is left of the blobs before it fits into the window, and
+         * not before: other clients may need the room. */
+        uint64_t before = 0;
+        size_t n_open = 0, n_waiting = 0; /* blobs not there yet; that wait for room */
+        for (size_t i = 0; i < n; i++) {
+            upload *u = &all[i];
+            flow *f = &u->flow;
+            if (is_there[i])
+                continue;
+            if (before > 0 && before >= client_window_bytes(f->client, f->home, true)) {
+                /* its patience begins with its question */
+                client_retry_answered(&f->retry);
+                continue;
+            }
+            n_open++;
+            n_waiting += u->waits;
+            if (client_retry_due(&f->retry, socket_of_flow(f))) {
+                if (u->sending || u->request == 0) /* else the old question is resent */
+                    u->request = pl_wire_next_request();
+                u->sending = false;
+                forget_pieces(f);
+                PL_CHECK(send_put(u, u->request, 0, 0));
+            }
+            /* Sends pieces until the window is full. */
+            const uint64_t bytes = u->blob->bytes;
+            size_t len;
+            while (u->sending && u->next < bytes &&
+                   (len = next_piece_bytes(f, u->next)) > 0) {
+                if (len > bytes - u->next)
+                    len = (size_t)(bytes - u->next);
+                piece *p = add_piece(f, u->next, len);
+                u->next += len;
+                mark_sent(f, p);
+                PL_CHECK(send_put(u, p->request, p->offset, len));
+            }
+            PL_CHECK(client_retry_patience(&f->retry, f->client));
+            before += bytes - u->next;
+        }
         if (n_open == 0)
             return PL_OK;
         if (n_waiting == n_open && holds)

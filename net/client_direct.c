@@ -95,47 +95,11 @@ static void run_moves(void *context)
     pl_queue_push(m->over, m);
 }
 
-static void pause_line(client_line *line, double seconds)
-{
-    line->direct_after_ms = pl_now_ms() + PAUSE_MS + (int64_t)(1e4 * seconds);
-}
-
-static void note_moves(moving *m, double seconds)
-{
-    client_line *line = &m->client->lines[m->home];
-    uint64_t bytes = 0;
-    for (size_t i = 0; i < m->n; i++) {
-        const chunk_move *one = &m->all[i];
-        client_direct *b = one->blob;
-        bytes += one->done ? one->len : 0;
-        if (one->done || b->refused)
-            continue;
-        b->refused = true; /* from the first chunk on that did not come */
-        if (b->out) {
-            const size_t kept = (size_t)(one->at - b->out->data);
-            b->at -= b->out->len - kept;
-            b->out->len = kept;
-        }
-    }
-    line->link.repeated_bytes += m->n_moved > bytes ? m->n_moved - bytes : 0;
-    double *rate = &line->direct_rate[m->up], now = (double)bytes / (seconds + 1e-6);
-    *rate += (now - *rate) / (*rate > 0 ? 4 : 1);
-    if (m->status != PL_OK && !m->stops) {
-        pause_line(line, seconds);
-        pl_log(PL_LOG_WARN, "worker.direct", "error=\"%s\"", m->reason);
-    } else if (m->status == PL_OK && !m->client->has_moved) {
-        m->client->has_moved = true; /* each of a worker's two clients says so once */
-        pl_log(PL_LOG_INFO, "worker.direct", "service=%.*s up=%d",
-               (int)strcspn(m->all[0].url + strlen("https://"), "/?") + 8,
-               m->all[0].url, m->up);
-    }
-}
-
 /* Makes the requests of a round. Their failures are in m->status. */
 static pl_status make_moves(moving *m)
 {
-    pl_link *link = &m->client->lines[m->home].link;
-    uint64_t *total = m->up ? &link->up_bytes : &link->down_bytes;
+    client_line *line = &m->client->lines[m->home];
+    uint64_t *total = m->up ? &line->link.up_bytes : &line->link.down_bytes;
     uint64_t counted = 0;
     const double start = pl_now();
     pl_thread *thread = NULL;
@@ -158,17 +122,37 @@ static pl_status make_moves(moving *m)
     }
     pl_thread_join(&thread);
     pl_queue_destroy(&m->over);
-    note_moves(m, pl_now() - start);
+    const double seconds = pl_now() - start;
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < m->n; i++) {
+        const chunk_move *one = &m->all[i];
+        client_direct *b = one->blob;
+        bytes += one->done ? one->len : 0;
+        if (one->done || b->refused)
+            continue;
+        b->refused = true; /* from the first chunk on that did not come */
+        if (b->out) {
+            const size_t kept = (size_t)(one->at - b->out->data);
+            b->at -= b->out->len - kept;
+            b->out->len = kept;
+        }
+    }
+    line->link.repeated_bytes += m->n_moved > bytes ? m->n_moved - bytes : 0;
+    double *rate = &line->direct_rate[m->up], now = (double)bytes / (seconds + 1e-6);
+    *rate += (now - *rate) / (*rate > 0 ? 4 : 1);
+    if (m->status != PL_OK && !m->stops) {
+        line->direct_after_ms = pl_now_ms() + PAUSE_MS + (int64_t)(1e4 * seconds);
+        pl_log(PL_LOG_WARN, "worker.direct", "error=\"%s\"", m->reason);
+    } else if (m->status == PL_OK && !m->client->has_moved) {
+        m->client->has_moved = true; /* each of a worker's two clients says so once */
+        pl_log(PL_LOG_INFO, "worker.direct", "service=%.*s up=%d",
+               (int)strcspn(m->all[0].url + strlen("https://"), "/?") + 8,
+               m->all[0].url, m->up);
+    }
     return idle;
 }
 
 /* ---- what to move ---- */
-static bool is_allowed(const pl_client *c, const char *url)
-{
-    return pl_starts_with(url, "https://") ||
-           (c->direct == PL_DIRECT_OWN && pl_url_is_local(url));
-}
-
 /* Adds chunks of a blob from byte b->at on, for which the answer has URLs. Returns
  * false, and adds none, if there is none, or if one may not be used. */
 static bool add_moves(moving *m, client_direct *b, const pl_buf *answer)
@@ -184,7 +168,9 @@ static bool add_moves(moving *m, client_direct *b, const pl_buf *answer)
     pl_buf_append(&urls, "", 1);
     char *rest = (char *)urls.data;
     while (good && (url = strsep(&rest, "\n")) && *url) {
-        good = n < PL_SIGNED_CHUNKS && n < most && is_allowed(m->client, url);
+        good = n < PL_SIGNED_CHUNKS && n < most &&
+               (pl_starts_with(url, "https://") ||
+                (m->client->direct == PL_DIRECT_OWN && pl_url_is_local(url)));
         if (good)
             list[n++] = url;
     }
@@ -210,23 +196,6 @@ static bool add_moves(moving *m, client_direct *b, const pl_buf *answer)
     return good;
 }
 
-static void ask_about(const moving *m, client_asked *q, const client_direct *b)
-{
-    const pl_client *c = m->client;
-    pl_message *say = client_ask(c, q, 0, "");
-    q->home = m->home;
-    if (m->up) {
-        PL_SAY(say, PUT_BLOB, put_blob, .blob = b->hash, .total = b->bytes,
-               .offset = b->at, .lease = client_present_lease(c),
-               .head = {b->data, PL_PUT_HEAD}, .direct = 1);
-        return;
-    }
-    /* a small blob comes with the answer, if this home has an engine */
-    const bool small = b->bytes == 0 && c->lines[m->home].engine == ENGINE_THERE;
-    PL_SAY(say, GET_BLOB, get_blob, .blob = b->hash, .total = small ? PL_DIRECT_MIN : 1,
-           .offset = b->at, .direct = 1);
-}
-
 /* Reads an answer: adds its URLs to what must be moved, or notes that the blob is
  * there, or cannot be moved. */
 static void take_answer(moving *m, client_direct *b, pl_message *a)
@@ -242,7 +211,8 @@ static void take_answer(moving *m, client_direct *b, pl_message *a)
     if (m->up) {
         b->moved = state.offset == b->bytes;
         if (!b->moved && state.offset < b->at)
-            pause_line(line, 0); /* the home could not read what was written */
+            /* the home could not read what was written */
+            line->direct_after_ms = pl_now_ms() + PAUSE_MS;
         if (!b->moved && state.offset != b->at)
             return;
     } else if (b->at == 0) {
@@ -279,7 +249,17 @@ static pl_status ask_round(moving *m, client_direct *all, int n, int *n_asked)
             b->moved = true;
         if (b->moved || b->refused)
             continue;
-        ask_about(m, &asked[i], b);
+        pl_message *say = client_ask(m->client, &asked[i], 0, "");
+        asked[i].home = m->home;
+        /* a small blob comes with the answer, if this home has an engine */
+        const bool small = b->bytes == 0 && line->engine == ENGINE_THERE;
+        if (m->up)
+            PL_SAY(say, PUT_BLOB, put_blob, .blob = b->hash, .total = b->bytes,
+                   .offset = b->at, .lease = client_present_lease(m->client),
+                   .head = {b->data, PL_PUT_HEAD}, .direct = 1);
+        else
+            PL_SAY(say, GET_BLOB, get_blob, .blob = b->hash,
+                   .total = small ? PL_DIRECT_MIN : 1, .offset = b->at, .direct = 1);
         sum += b->bytes > 0 ? b->bytes - b->at : PL_CHUNK_BYTES;
         ++*n_asked;
         if (line->engine == ENGINE_UNKNOWN)

@@ -20,11 +20,6 @@ enum {
     FALL = 16 /* the measured rate falls by 1/FALL of the difference per piece */
 };
 
-static double rate_of(const client_line *l, bool up)
-{
-    return up ? l->link.up_bytes_per_s : l->link.down_bytes_per_s;
-}
-
 void client_line_note(client_line *l, bool up, uint64_t bytes, double seconds)
 {
     double *rate = up ? &l->link.up_bytes_per_s : &l->link.down_bytes_per_s;
@@ -41,7 +36,8 @@ void client_line_note(client_line *l, bool up, uint64_t bytes, double seconds)
 
 size_t client_piece_bytes(const client_line *l, bool up)
 {
-    double wanted = rate_of(l, up) / PIECES_PER_S;
+    const double rate = up ? l->link.up_bytes_per_s : l->link.down_bytes_per_s;
+    const double wanted = rate / PIECES_PER_S;
     size_t bytes = CLIENT_PIECE_MIN;
     while (bytes < CLIENT_PIECE_MAX && 2 * (double)bytes <= wanted)
         bytes *= 2;
@@ -55,8 +51,8 @@ size_t client_window_bytes(pl_client *c, int home, bool up)
     pl_wire_line_now(c->sockets[home], &line);
     const double round_trip_us = line.rtt_us ? line.rtt_us : l->answer_us;
     const size_t piece = client_piece_bytes(l, up), least = 2 * piece;
-    double wanted =
-        2 * rate_of(l, up) * (round_trip_us + TURN_US) / 1e6 + (double)piece;
+    const double rate = up ? l->link.up_bytes_per_s : l->link.down_bytes_per_s;
+    const double wanted = 2 * rate * (round_trip_us + TURN_US) / 1e6 + (double)piece;
     if (wanted < (double)least)
         return least;
     return wanted < WINDOW_MAX ? (size_t)wanted : WINDOW_MAX;

@@ -1,34 +1,8 @@
-/* Asks several questions together, and so submits all results of a task: they are sent
- * before the first one is answered. */
+/* Sends several questions before the first one is answered. All results of a task are
+ * submitted in this way. */
 #include "net/client_internal.h"
 
 enum { SLOW_MS = 300, HELD_MS = 2000 };
-
-/* Sends the unanswered questions in order: a home gets the path's state last. */
-static pl_status send_open(pl_client *c, client_asked *all, int n,
-                           client_retry *retries)
-{
-    for (int home = 0; home < c->n_homes; home++) {
-        if (retries[home].answered_ms == 0)
-            retries[home] = client_retry_begin(c->sockets[home]);
-        if (!client_retry_due(&retries[home], c->sockets[home]))
-            continue;
-        for (int i = 0; i < n; i++) /* must be sent again */
-            if (all[i].home == home)
-                all[i].sent = false;
-    }
-    for (int i = 0; i < n; i++) {
-        if (!all[i].name || all[i].done || all[i].sent)
-            continue;
-        const pl_status status =
-            pl_wire_send(c->sockets[all[i].home], &all[i].question);
-        all[i].sent = status == PL_OK;
-        if (status == PL_ERR_NET)
-            break; /* a question that could not be sent now is sent again later */
-        PL_CHECK(status);
-    }
-    return PL_OK;
-}
 
 static client_asked *first_open(client_asked *all, int n)
 {
@@ -38,28 +12,33 @@ static client_asked *first_open(client_asked *all, int n)
     return NULL;
 }
 
-/* Returns whether the question must be asked again a little later: a relay lost its
- * connection to the home (ERR_NET), or the question has a lease for which the home is
- * not ready yet (ERR_BUSY). */
-static bool must_wait(const pl_message *question, pl_message *answer)
-{
-    const pl_status status = client_as_status(answer);
-    const bool has_lease = question->type == PL_MSG_SUBMIT ||
-                           question->type == PL_MSG_SUBMIT_PATH ||
-                           pl_lease_covers(question->type);
-    return status == PL_ERR_NET || (has_lease && status == PL_ERR_BUSY);
-}
-
 pl_status client_ask_all(pl_client *c, client_asked *all, int n)
 {
     client_retry retries[PL_HOMES_MAX] = {{0}}; /* zeros: not begun */
     pl_status status = PL_OK;
     pl_message a = {0};
     for (client_asked *open; (open = first_open(all, n)) != NULL;) {
-        const int home = open->home;
-        PL_TRY(send_open(c, all, n, retries));
-        PL_TRY(client_retry_patience(&retries[home], c));
-        status = client_wait_slice(c, c->sockets[home], &a);
+        for (int home = 0; home < c->n_homes; home++) {
+            if (retries[home].answered_ms == 0)
+                retries[home] = client_retry_begin(c->sockets[home]);
+            if (!client_retry_due(&retries[home], c->sockets[home]))
+                continue;
+            for (int i = 0; i < n; i++) /* must be sent again */
+                if (all[i].home == home)
+                    all[i].sent = false;
+        }
+        /* sends the unanswered questions in order: a home gets the path's state last */
+        for (int i = 0; i < n; i++) {
+            if (!all[i].name || all[i].done || all[i].sent)
+                continue;
+            status = pl_wire_send(c->sockets[all[i].home], &all[i].question);
+            all[i].sent = status == PL_OK;
+            if (status == PL_ERR_NET)
+                break; /* a question that could not be sent now is sent again later */
+            PL_TRY(status);
+        }
+        PL_TRY(client_retry_patience(&retries[open->home], c));
+        status = client_wait_slice(c, c->sockets[open->home], &a);
         if (status == PL_ERR_TIMEOUT)
             continue;
         PL_TRY(status);
@@ -70,16 +49,21 @@ pl_status client_ask_all(pl_client *c, client_asked *all, int n)
         if (i == n)
             continue; /* the question was answered before */
         client_retry *retry = &retries[all[i].home];
-        if (must_wait(&all[i].question, &a)) {
-            /* a relay holds what had to be asked again, and sends bytes meanwhile */
-            const bool is_held =
-                retry->is_repeated && client_as_status(&a) == PL_ERR_BUSY;
+        const uint16_t type = all[i].question.type;
+        const bool has_lease = type == PL_MSG_SUBMIT || type == PL_MSG_SUBMIT_PATH ||
+                               pl_lease_covers(type);
+        const pl_status said = client_as_status(&a);
+        if (said == PL_ERR_NET || (has_lease && said == PL_ERR_BUSY)) {
+            /* The question must be asked again a little later: a relay lost its
+             * connection to the home, or the home is not ready yet for the question's
+             * lease. A relay holds what had to be asked again, and sends bytes
+             * meanwhile. */
+            const bool is_held = retry->is_repeated && said == PL_ERR_BUSY;
             c->lines[all[i].home].link.n_full += is_held;
             client_retry_later(retry, is_held ? HELD_MS : BOUNCE_MS);
             continue;
         }
-        if (c->lease.len > 0 && a.type != PL_MSG_ERR &&
-            pl_lease_covers(all[i].question.type))
+        if (c->lease.len > 0 && a.type != PL_MSG_ERR && pl_lease_covers(type))
             PL_TRY(pl_lease_check_answer(&c->lease.key, &all[i].question, &a));
         pl_message kept = all[i].answer;
         all[i].answer = a;
@@ -112,9 +96,9 @@ void client_asked_destroy(client_asked *all, int n)
     pl_free(all);
 }
 
-/* Uploads the updates of one home, and then asks about them. If the home has no free
- * memory, this client's own uploads may have filled it, and waiting would not help. So
- * in this case the updates that were uploaded so far are submitted first. */
+/* Uploads the updates of one home, and adds to `all` a SUBMIT for each. If the home has
+ * no free memory, this client's own uploads may have filled it, and waiting would not
+ * help. So in this case the questions added so far are asked first. */
 static pl_status stage_updates(pl_client *c, int home, pl_submission *s, int n,
                                client_asked *all)
 {
@@ -144,20 +128,6 @@ static pl_status stage_updates(pl_client *c, int home, pl_submission *s, int n,
 done:
     pl_free_all(blobs, is_there, of);
     return status;
-}
-
-/* Uploads a path's state after n updates (stage_updates). */
-static pl_status stage_state(pl_client *c, const char *name, const client_blob *state,
-                             client_asked *all, int n)
-{
-    const int home = pl_home_of(name, c->n_homes);
-    bool is_there = false;
-    pl_status status =
-        client_put_blobs(c, home, state, &is_there, 1, first_open(all, n) != NULL);
-    if (status != PL_ERR_BUSY)
-        return status;
-    PL_CHECK(client_ask_all(c, all, n));
-    return client_put_known_blob(c, home, state);
 }
 
 static bool is_result_in(pl_submit_result result)
@@ -198,8 +168,16 @@ pl_status pl_client_submit_task(pl_client *c, pl_submission *s, int n,
     PL_TRY(ends);
     const client_blob blob = {moments, bytes, state->moments};
     if (together) {
-        if (bytes > 0)
-            PL_TRY(stage_state(c, state->name, &blob, all, n));
+        if (bytes > 0) {
+            bool is_there = false;
+            status =
+                client_put_blobs(c, 0, &blob, &is_there, 1, first_open(all, n) != NULL);
+            if (status == PL_ERR_BUSY) { /* as in stage_updates */
+                PL_TRY(client_ask_all(c, all, n));
+                status = client_put_known_blob(c, 0, &blob);
+            }
+            PL_TRY(status);
+        }
         client_put_path(c, client_ask(c, &all[n], PL_MSG_SUBMIT_PATH, state->name),
                         state, s, n);
     }
@@ -221,9 +199,10 @@ pl_status pl_client_submit_task(pl_client *c, pl_submission *s, int n,
             PL_TRY(pl_client_submit(c, &s[i], &results[i], texts[i]));
         all_in = all_in && is_result_in(results[i]);
     }
-    /* The state may have been rejected because an update was lost on the way and
-     * arrived after the state, or because the receipts are older than a restart of the
-     * hub: then the homes give new ones. */
+    /* With several homes the state is sent here for the first time. Otherwise it may
+     * have been rejected, because an update was lost on the way and arrived after the
+     * state, or because the receipts are older than a restart of the hub: then the
+     * homes give new ones. */
     const client_answer last = {&results[n], texts[n], NULL, 0};
     for (int attempt = 0; attempt < 2 && all_in && !is_result_in(results[n]) &&
                           results[n] != PL_SUBMIT_FENCED;

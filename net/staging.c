@@ -24,12 +24,6 @@ static staging_blob *find_of(const staging *s, uint64_t token, const pl_hash *ha
     return NULL;
 }
 
-static staging_blob *find_upload(const staging *s, const pl_hash *hash)
-{
-    staging_blob *b = find_of(s, s->owner.token, hash);
-    return b ? b : find_of(s, 0, hash);
-}
-
 /* Adds up the uploads of this owner, or of all owners with its key. */
 static uint64_t staged_bytes(const staging *s, bool by_key, int *n)
 {
@@ -128,9 +122,41 @@ static pl_status get_upload_block(staging *s, uint64_t bytes, staging_blob *b)
 }
 
 /* ---- pieces of uploads ---- */
-static pl_status check_room(const staging *s, uint64_t bytes)
+/* Uploads of one lease stay as long as one of them begins or receives bytes, because a
+ * task on a slow link needs long for all of them. Those without a lease have nothing in
+ * common. A question how far an upload is does not count: where no large packet passes,
+ * small ones still do. */
+void staging_touch(staging *s, staging_blob *moved)
 {
+    const int64_t now = pl_now_ms();
+    const uint64_t token = s->owner.token;
+    uint64_t arrived = 0;
+    for (staging_blob *b = s->first; b; b = b->next)
+        if (b == moved || (token != 0 && b->owner.token == token))
+            arrived += b->there - b->counted;
+    if (s->wanted && !pl_pubkey_none(&s->owner.holder) && arrived < COUNTED_BYTES)
+        return;
+    for (staging_blob *b = s->first; b; b = b->next)
+        if (b == moved || (token != 0 && b->owner.token == token)) {
+            b->counted = b->there;
+            b->touched_ms = now;
+        }
+}
+
+pl_status staging_open(staging *s, const pl_msg_put_blob *p, staging_blob **out)
+{
+    const uint64_t bytes = p->total;
+    staging_blob *b = find_of(s, s->owner.token, &p->blob);
     int n = 0;
+    *out = NULL;
+    if (b && b->bytes != bytes)
+        return pl_fail(PL_ERR_PROTO,
+                       "two messages give different sizes for one uploaded blob: %llu "
+                       "and %llu bytes",
+                       (unsigned long long)b->bytes, (unsigned long long)bytes);
+    *out = b;
+    if (b)
+        return PL_OK;
     const uint64_t owned = staged_bytes(s, false, &n);
     if (bytes > s->limit)
         return pl_fail(PL_ERR_CONFIG,
@@ -162,56 +188,20 @@ static pl_status check_room(const staging *s, uint64_t bytes)
             "send this upload later or raise %s",
             s->keeper, (unsigned long long)s->bytes, (unsigned long long)s->limit,
             s->key);
-    return PL_OK;
-}
-
-/* Uploads of one lease stay as long as one of them begins or receives bytes, because a
- * task on a slow link needs long for all of them. Those without a lease have nothing in
- * common. A question how far an upload is does not count: where no large packet passes,
- * small ones still do. */
-void staging_touch(staging *s, staging_blob *moved)
-{
-    const int64_t now = pl_now_ms();
-    const uint64_t token = s->owner.token;
-    uint64_t arrived = 0;
-    for (staging_blob *b = s->first; b; b = b->next)
-        if (b == moved || (token != 0 && b->owner.token == token))
-            arrived += b->there - b->counted;
-    if (s->wanted && !pl_pubkey_none(&s->owner.holder) && arrived < COUNTED_BYTES)
-        return;
-    for (staging_blob *b = s->first; b; b = b->next)
-        if (b == moved || (token != 0 && b->owner.token == token)) {
-            b->counted = b->there;
-            b->touched_ms = now;
-        }
-}
-
-pl_status staging_open(staging *s, const pl_msg_put_blob *p, staging_blob **out)
-{
-    staging_blob *b = find_of(s, s->owner.token, &p->blob);
-    *out = NULL;
-    if (!b) {
-        PL_CHECK(check_room(s, p->total));
-        b = pl_alloc(sizeof *b);
-        pl_status status = get_upload_block(s, p->total, b);
-        if (status != PL_OK) {
-            pl_free(b);
-            return status;
-        }
-        b->hash = p->blob;
-        b->owner = s->owner;
-        b->bytes = p->total;
-        b->next = s->first;
-        s->first = b;
-        s->bytes += b->room;
-        b->begun_ms = b->touched_ms = pl_now_ms();
-        staging_touch(s, b);
+    b = pl_alloc(sizeof *b);
+    const pl_status status = get_upload_block(s, bytes, b);
+    if (status != PL_OK) {
+        pl_free(b);
+        return status;
     }
-    if (b->bytes != p->total)
-        return pl_fail(PL_ERR_PROTO,
-                       "two messages give different sizes for one uploaded blob: %llu "
-                       "and %llu bytes",
-                       (unsigned long long)b->bytes, (unsigned long long)p->total);
+    b->hash = p->blob;
+    b->owner = s->owner;
+    b->bytes = bytes;
+    b->next = s->first;
+    s->first = b;
+    s->bytes += b->room;
+    b->begun_ms = b->touched_ms = pl_now_ms();
+    staging_touch(s, b);
     *out = b;
     return PL_OK;
 }
@@ -239,12 +229,13 @@ pl_status staging_put(staging *s, const pl_msg_put_blob *p, const pl_buf *piece,
 
 bool staging_has(const staging *s, const pl_hash *hash)
 {
-    return find_upload(s, hash) != NULL;
+    return find_of(s, s->owner.token, hash) || find_of(s, 0, hash);
 }
 
 staging_blob *staging_find(const staging *s, const pl_hash *hash)
 {
-    staging_blob *b = find_upload(s, hash);
+    staging_blob *b = find_of(s, s->owner.token, hash);
+    b = b ? b : find_of(s, 0, hash);
     return b && b->there == b->bytes ? b : NULL;
 }
 

@@ -33,10 +33,10 @@ done:
 pl_status pl_arith_step(const pl_arith_merge *m, pl_outer_report *report)
 {
     float *mean = NULL;
-    double norm = 0, unused = 0;
+    double norm = 0;
     pl_status status = PL_OK;
     PL_TRY(pl_try_alloc(m->n * sizeof *mean, "an outer step", (void **)&mean));
-    PL_TRY(m->homomorphic ? pl_codec_add_all(&m->messages, m->n, mean, &unused)
+    PL_TRY(m->homomorphic ? pl_codec_add_all(&m->messages, m->n, mean)
            : m->present   ? add_present(m, mean)
                           : pl_codec_add_each(&m->messages, m->n, mean));
     const float *params = m->state->params;

@@ -190,27 +190,6 @@ static pl_state_kind get_kind(pl_reader *r, size_t i, unsigned allowed)
     return (pl_state_kind)kind;
 }
 
-/* Reads the list of parents, which pl_topology_descends checks later. */
-static void decode_descent(pl_reader *r, pl_arm *out)
-{
-    pl_descent *d = &out->descent;
-    const size_t n = pl_field_count(r, TAG_DESCENT),
-                 n_levels = (size_t)out->spec.n_levels;
-    if (n == 0)
-        return;
-    if (n <= n_levels || n - n_levels > PL_DESCENT_MAX) {
-        r->status =
-            pl_fail(PL_ERR_PROTO,
-                    "%s: a list of parents cannot have %zu entries for %zu levels",
-                    r->what, n, n_levels);
-        return;
-    }
-    for (size_t l = 0; l < n_levels; l++)
-        d->level[l] = get_choice(r, TAG_DESCENT, l, PL_LEVELS_MAX + 1);
-    for (size_t i = n_levels; i < n; i++)
-        d->parent[d->n_parents++] = get_choice(r, TAG_DESCENT, i, INT32_MAX);
-}
-
 pl_status pl_arm_decode(const void *data, size_t len, pl_arm *out)
 {
     pl_reader r;
@@ -251,7 +230,20 @@ pl_status pl_arm_decode(const void *data, size_t len, pl_arm *out)
         out->frozen[i] = get_choice(&r, TAG_FROZEN, (size_t)i, INT32_MAX);
     for (size_t i = 0; i < pl_field_count(&r, TAG_ABSENT); i++)
         spec->absent[get_choice(&r, TAG_ABSENT, i, PL_ABSENT_MAX)] = true;
-    decode_descent(&r, out);
+    /* the list of parents, which pl_topology_descends checks later */
+    pl_descent *d = &out->descent;
+    const size_t n_parents = pl_field_count(&r, TAG_DESCENT);
+    if (n_parents > 0 && (n_parents <= levels || n_parents - levels > PL_DESCENT_MAX)) {
+        r.status =
+            pl_fail(PL_ERR_PROTO,
+                    "%s: a list of parents cannot have %zu entries for %zu levels",
+                    r.what, n_parents, levels);
+    } else if (n_parents > 0) {
+        for (size_t l = 0; l < levels; l++)
+            d->level[l] = get_choice(&r, TAG_DESCENT, l, PL_LEVELS_MAX + 1);
+        for (size_t i = levels; i < n_parents; i++)
+            d->parent[d->n_parents++] = get_choice(&r, TAG_DESCENT, i, INT32_MAX);
+    }
     size_t n = pl_field_count(&r, TAG_SHARD);
     out->n_shards = (int)n;
     out->shards = pl_alloc((n ? n : 1) * sizeof *out->shards);

@@ -255,8 +255,6 @@ bool pl_versions_have_phases(const pl_outer *outer);
  * version (noloco, delayed-nesterov), and for arms whose moments never leave a
  * worker. */
 bool pl_phase_repeats(const pl_outer *outer);
-/* Returns how many phases a path may be ahead of the slowest; INT64_MAX: any. */
-int64_t pl_phases_ahead(const pl_outer *outer);
 bool pl_steps_vary(const pl_outer *outer);
 /* Returns the number of inner steps of a slower worker (dynamic local steps, Async
  * DiLoCo, arXiv:2401.09135). It is max(1, floor(inner_steps * speed / top_speed)), so

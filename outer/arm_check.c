@@ -62,37 +62,33 @@ pl_status pl_quorum_check(const pl_outer *outer)
     return PL_OK;
 }
 
-/* Returns a text with a condition of outer.mean=present that these settings do not
- * meet; NULL if they meet all conditions. */
-static const char *against_present(const pl_outer *outer)
+pl_status pl_mean_check(const pl_outer *outer)
 {
-    bool leaves_out = false, rounds = false;
+    bool leaves_out = false, rounds = false, has_momentum = false;
+    const char *needed = NULL;
+    if (!outer->present)
+        return PL_OK;
     for (int role = 0; role < PL_ROLE_COUNT; role++) {
         const int codec = outer->codec.codec[role];
         leaves_out = leaves_out || codec == PL_CODEC_TOPK;
         rounds = rounds || (codec != PL_CODEC_TOPK && codec != PL_CODEC_F32);
     }
-    if (!leaves_out || rounds)
-        return "codec.name=topk: other codecs send all values, some of them rounded "
-               "to 0";
-    if (!pl_versions_suffice(outer))
-        return "outer.method diloco, iso, fedavg, heavy-ball or co2: under other "
-               "methods a path must know the weight of its update in the mean";
     for (int k = 0; k < PL_CLASS_PRIVATE; k++)
-        if (outer->momentum[k] != 0)
-            return "momentum 0 (for example outer.method=fedavg): with momentum the "
-                   "values that only one contributor sends diverge";
-    if (outer->rescale)
-        return "outer.rescale=false: this mean does not shrink with more contributors";
-    return NULL;
-}
-
-pl_status pl_mean_check(const pl_outer *outer)
-{
-    const char *needed = outer->present ? against_present(outer) : NULL;
-    if (needed)
-        return pl_fail(PL_ERR_CONFIG, "outer.mean=present needs %s", needed);
-    return PL_OK;
+        has_momentum = has_momentum || outer->momentum[k] != 0;
+    if (!leaves_out || rounds)
+        needed = "codec.name=topk: other codecs send all values, some of them rounded "
+                 "to 0";
+    else if (!pl_versions_suffice(outer))
+        needed = "outer.method diloco, iso, fedavg, heavy-ball or co2: under other "
+                 "methods a path must know the weight of its update in the mean";
+    else if (has_momentum)
+        needed = "momentum 0 (for example outer.method=fedavg): with momentum the "
+                 "values that only one contributor sends diverge";
+    else if (outer->rescale)
+        needed = "outer.rescale=false: this mean does not shrink with more "
+                 "contributors";
+    return needed ? pl_fail(PL_ERR_CONFIG, "outer.mean=present needs %s", needed)
+                  : PL_OK;
 }
 
 pl_status pl_state_every_check(const pl_outer *outer)
@@ -116,25 +112,6 @@ pl_status pl_state_every_check(const pl_outer *outer)
         "later, so every state must be uploaded; set train.state_every=1, or "
         "use diloco, iso, fedavg, heavy-ball, co2 or streaming",
         outer->state_every, pl_method_name(outer->method.method));
-}
-
-static pl_status check_scoring(const pl_arm *arm)
-{
-    enum { SCORED_MAX = 1 << 27 };
-    bool plain = arm->inner.phases == 1 && arm->spec.replicas == 1 &&
-                 !outer_method_of(arm->outer.method.method)->lay_out &&
-                 pl_hash_none(&arm->moments) && pl_hash_none(&arm->states);
-    if (arm->n_scored == 0 && arm->feature_windows == 0)
-        return PL_OK;
-    if (arm->feature_windows >= 0 && arm->n_scored > 0 && arm->n_scored <= SCORED_MAX &&
-        pl_arm_scores_bytes(arm) <= SCORED_MAX * sizeof(double) && plain)
-        return PL_OK;
-    return pl_fail(
-        PL_ERR_PROTO,
-        "arm %s cannot score %lld documents per shard: an arm that scores needs 1 to "
-        "%d documents per shard with results of at most 1 GiB, one phase, one replica, "
-        "a method whose paths keep no vectors, and no moments or states to begin with",
-        arm->name, (long long)arm->n_scored, (int)SCORED_MAX);
 }
 
 /* Checks the list of parents without the topology of the previous arm.
@@ -239,7 +216,20 @@ pl_status pl_arm_check(const pl_arm *arm)
                        "open its store with the release of Pathloom that made it",
                        arm->name, (int)m->method));
     PL_TRY(check_frozen(arm, topology));
-    PL_TRY(check_scoring(arm));
+    enum { SCORED_MAX = 1 << 27 };
+    const bool is_plain = in->phases == 1 && arm->spec.replicas == 1 &&
+                          !outer_method_of(m->method)->lay_out &&
+                          pl_hash_none(&arm->moments) && pl_hash_none(&arm->states);
+    if ((arm->n_scored != 0 || arm->feature_windows != 0) &&
+        (arm->feature_windows < 0 || arm->n_scored <= 0 || arm->n_scored > SCORED_MAX ||
+         pl_arm_scores_bytes(arm) > SCORED_MAX * sizeof(double) || !is_plain))
+        PL_TRY(pl_fail(
+            PL_ERR_PROTO,
+            "arm %s cannot score %lld documents per shard: an arm that scores needs 1 "
+            "to %d documents per shard with results of at most 1 GiB, one phase, one "
+            "replica, a method whose paths keep no vectors, and no moments or states "
+            "to begin with",
+            arm->name, (long long)arm->n_scored, (int)SCORED_MAX));
     if (in->batch < 1 || in->micro_batch < 0 || in->micro_batch > in->batch ||
         in->context < 1 || in->tau < 1 || in->phases < 0 ||
         in->context > arm->shape.context || in->first_step < 0 || in->decay < 0 ||

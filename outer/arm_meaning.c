@@ -24,11 +24,6 @@ bool pl_phase_repeats(const pl_outer *outer)
            outer->state != PL_STATE_LOCAL;
 }
 
-int64_t pl_phases_ahead(const pl_outer *outer)
-{
-    return pl_versions_have_phases(outer) ? INT64_MAX : outer->staleness;
-}
-
 bool pl_steps_vary(const pl_outer *outer)
 {
     return outer->dynamic && !pl_versions_have_phases(outer);

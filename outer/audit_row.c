@@ -139,7 +139,7 @@ void pl_audit_write(const pl_audit *audit, pl_buf *out)
     if (audit->state.phase > 0) {
         /* The path's next state has the fields of the store's row of a path, in
          * hexadecimal digits, because JSON numbers would round them. */
-        pl_put_fields(&fields, pl_fields_of_path_state(), &audit->state);
+        pl_put_fields(&fields, pl_path_state_fields, &audit->state);
         for (size_t i = 0; i < fields.len; i++)
             pl_buf_printf(&text, "%02x", fields.data[i]);
         pl_json_set_text(o, "state", pl_buf_text(&text));
@@ -202,7 +202,7 @@ static bool get_state(const pl_json *o, pl_audit *out)
         pl_buf_append(&fields, &byte, 1);
     }
     pl_reader_open(&r, "the state in an audit", fields.data, fields.len);
-    pl_get_fields(&r, pl_fields_of_path_state(), &out->state);
+    pl_get_fields(&r, pl_path_state_fields, &out->state);
     const bool good = end == digits + 2 && pl_reader_status(&r) == PL_OK;
     pl_buf_destroy(&fields);
     return good && out->state.phase == out->phase + 1 &&

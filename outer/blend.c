@@ -101,24 +101,6 @@ static void add_sources(const pl_blend *b, const float *const *sources,
     }
 }
 
-/* Computes the factors of slerp. If the vectors are parallel or one of them is zero,
- * there is no arc between them, and the factors are those of the linear method. */
-static void find_arc(const float *x, const float *y, size_t n, double t,
-                     double factors[2])
-{
-    double xx = 0, yy = 0, xy = 0;
-    for (size_t i = 0; i < n; i++) {
-        xx += (double)x[i] * (double)x[i];
-        yy += (double)y[i] * (double)y[i];
-        xy += (double)x[i] * (double)y[i];
-    }
-    double cosine = xx > 0 && yy > 0 ? xy / sqrt(xx * yy) : 1;
-    double angle = acos(fmin(1, fmax(-1, cosine))), sine = sin(angle);
-    bool arc = sine > 1e-6 && t > 0 && t < 1;
-    factors[0] = arc ? sin((1 - t) * angle) / sine : 1 - t;
-    factors[1] = arc ? sin(t * angle) / sine : t;
-}
-
 /* ---- ties ---- */
 /* Returns the bit pattern of |v|. Bit patterns have the same order as the
  * magnitudes. */
@@ -199,8 +181,23 @@ pl_status pl_blend_run(const pl_blend *b, const float *const *sources,
     for (int s = 0; s < b->n_sources; s++)
         factors[s] =
             b->method == PL_BLEND_TASK ? b->scale * b->weights[s] : b->weights[s] / sum;
-    if (b->method == PL_BLEND_SLERP)
-        find_arc(sources[0], sources[1], n, b->weights[1] / sum, factors);
+    if (b->method == PL_BLEND_SLERP) {
+        /* If the vectors are parallel or one of them is zero, there is no arc between
+         * them, and the factors are those of the linear method. */
+        const float *x = sources[0], *y = sources[1];
+        const double t = b->weights[1] / sum;
+        double xx = 0, yy = 0, xy = 0;
+        for (size_t i = 0; i < n; i++) {
+            xx += (double)x[i] * (double)x[i];
+            yy += (double)y[i] * (double)y[i];
+            xy += (double)x[i] * (double)y[i];
+        }
+        double cosine = xx > 0 && yy > 0 ? xy / sqrt(xx * yy) : 1;
+        double angle = acos(fmin(1, fmax(-1, cosine))), sine = sin(angle);
+        bool arc = sine > 1e-6 && t > 0 && t < 1;
+        factors[0] = arc ? sin((1 - t) * angle) / sine : 1 - t;
+        factors[1] = arc ? sin(t * angle) / sine : t;
+    }
     if (b->method == PL_BLEND_TIES) {
         uint32_t thresholds[PL_BLEND_SOURCES_MAX];
         uint64_t *counts = pl_alloc((UINT16_MAX + 1) * sizeof *counts);

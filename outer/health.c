@@ -39,36 +39,18 @@ void pl_health_begin(pl_health_walk *walk, const float *params, bool initial)
     walk->has_last = false;
 }
 
-/* Finds the factors in g = scale * (s / eta - pull * m). Returns false for methods
- * whose steps depend on vectors other than the mean and the momentum. */
-static bool find_factors(const pl_health_step *step, double *scale, double *pull)
-{
-    const bool heavy = strcmp(step->method, "heavy-ball") == 0;
-    const double mu = step->momentum;
-    *scale = heavy ? 1 : 1 / (1 + mu);
-    *pull = heavy ? mu : mu * mu;
-    return heavy || pl_lists_word("nesterov sgd diloco iso fedavg", ' ', step->method);
-}
-
-static double transverse_share(const pl_health_step *step)
-{
-    double squares = 0, total = 0;
-    for (int i = 0; i < step->n; i++) {
-        squares += step->weights[i] * step->norms[i] * step->norms[i];
-        total += step->weights[i];
-    }
-    if (step->n < 2 || !(squares > 0) || !(total > 0))
-        return NAN;
-    const double share = 1 - step->mean_norm * step->mean_norm * total / squares;
-    return share > 0 ? share : 0; /* rounding may give a value below 0 */
-}
-
 void pl_health_next(pl_health_walk *w, const float *params, const pl_health_step *step,
                     pl_health *out)
 {
-    double scale = 1, pull = 0, ss = 0, xx = 0, gg = 0, ll = 0, gl = 0;
-    const bool known = find_factors(step, &scale, &pull) && step->lr > 0 &&
-                       (w->has_momentum || step->momentum == 0);
+    double ss = 0, xx = 0, gg = 0, ll = 0, gl = 0;
+    /* the factors in g = scale * (s / eta - pull * m); g is not known for methods whose
+     * steps depend on vectors other than the mean and the momentum */
+    const bool heavy = strcmp(step->method, "heavy-ball") == 0;
+    const double mu = step->momentum;
+    const double scale = heavy ? 1 : 1 / (1 + mu), pull = heavy ? mu : mu * mu;
+    const bool known =
+        (heavy || pl_lists_word("nesterov sgd diloco iso fedavg", ' ', step->method)) &&
+        step->lr > 0 && (w->has_momentum || mu == 0);
     for (size_t i = 0; i < w->n; i++) {
         const double s = (double)w->params[i] - (double)params[i];
         const double m = w->momentum[i], last = w->last[i];
@@ -81,14 +63,25 @@ void pl_health_next(pl_health_walk *w, const float *params, const pl_health_step
         ll += last * last;
         gl += g * last;
         w->last[i] = (float)g;
-        w->momentum[i] = (float)(step->momentum * m + g);
+        w->momentum[i] = (float)(mu * m + g);
+    }
+    /* the part of the updates that cancels in the mean */
+    double squares = 0, total = 0, transverse = NAN;
+    for (int i = 0; i < step->n; i++) {
+        squares += step->weights[i] * step->norms[i] * step->norms[i];
+        total += step->weights[i];
+    }
+    if (step->n >= 2 && squares > 0 && total > 0) {
+        transverse = 1 - step->mean_norm * step->mean_norm * total / squares;
+        if (!(transverse > 0)) /* rounding may give a value below 0 */
+            transverse = 0;
     }
     *out = (pl_health){
         .lag = known && w->has_last && gg > 0 && ll > 0 ? gl / sqrt(gg * ll) : NAN,
         .step = sqrt(ss),
         .gain = step->mean_norm > 0 ? sqrt(ss) / step->mean_norm : NAN,
         .relative = xx > 0 ? sqrt(ss / xx) : NAN,
-        .transverse = transverse_share(step)};
+        .transverse = transverse};
     memcpy(w->params, params, w->n * sizeof *params);
     w->has_last = known;
     w->has_momentum = known;

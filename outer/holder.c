@@ -1,10 +1,10 @@
 /* Calls what the method of an arm does between two phases (holder.h). */
 #include "outer/method.h"
 
-static void subtract_from_base(const pl_holder *h, const float *values, float *out)
+void method_subtract(const float *a, const float *b, size_t n, float *out)
 {
-    for (size_t i = 0; i < h->of->n_params; i++)
-        out[i] = h->base[i] - values[i];
+    for (size_t i = 0; i < n; i++)
+        out[i] = a[i] - b[i];
 }
 
 pl_status pl_holder_begin(const pl_holder *h, const float *mate,
@@ -22,12 +22,12 @@ void pl_holder_update(const pl_holder *h, const float *start, const float *now,
     if (h->of->kind->update)
         h->of->kind->update(h, start, now, update);
     else
-        subtract_from_base(h, now, update);
+        method_subtract(h->base, now, h->of->n_params, update);
 }
 
 void pl_holder_update_start(const pl_holder *h, const float *start, float *update)
 {
-    subtract_from_base(h, start, update);
+    method_subtract(h->base, start, h->of->n_params, update);
 }
 
 /* Let u = base - own parameters be the update of this round, e (`before`) the residual

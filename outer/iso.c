@@ -58,19 +58,7 @@ INLINE void multiply_tile(const iso_product *p, size_t row, size_t column)
     }
 
 MULTIPLY(portable, )
-#if defined(__x86_64__)
-MULTIPLY(avx2, __attribute__((target("avx2"))))
-
-static pl_item_fn best_rows(void)
-{
-    return pl_isa_newest() >= PL_ISA_AVX2 ? multiply_rows_avx2 : multiply_rows_portable;
-}
-#else
-static pl_item_fn best_rows(void)
-{
-    return multiply_rows_portable;
-}
-#endif
+MULTIPLY(avx2, PL_AVX2)
 
 /* x [n,m] with n <= m; xt is its transpose; a = x xt. The matrix `b` is first a a, then
  * the polynomial of iso.h, "b A + c A A". y is the matrix `b` times x. n and m are
@@ -85,7 +73,10 @@ static pl_status multiply(const iso_work *w, float *out, const float *a, const f
                           const size_t extents[3])
 {
     iso_product p = {.out = out, .a = a, .b = b, .K = extents[1], .C = extents[2]};
-    return pl_parallel(w->n_threads, extents[0] / TILE, best_rows(), &p);
+    return pl_parallel(w->n_threads, extents[0] / TILE,
+                       pl_isa_newest() >= PL_ISA_AVX2 ? multiply_rows_avx2
+                                                      : multiply_rows_portable,
+                       &p);
 }
 
 static pl_status iterate_polar(iso_work *w, const float quintic[3])

@@ -43,5 +43,8 @@ const outer_method *outer_method_of(pl_method method);
 extern const outer_method method_diloco, method_fedavg, method_heavy_ball, method_iso,
     method_noloco, method_co2, method_streaming, method_delayed_nesterov;
 
+/* Sets out = a - b; `out` may be one of them. */
+void method_subtract(const float *a, const float *b, size_t n, float *out);
+
 /* Checks that the step is stable if updates are late by `delay` phases. */
 pl_status method_check_limit(const pl_method_settings *s, int delay);

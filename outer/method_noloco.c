@@ -75,12 +75,6 @@ static void merge(const pl_contract *c, pl_round_step *how)
     how->from_first = c->n_vectors == 1;
 }
 
-static void subtract(const float *a, const float *b, size_t n, float *out)
-{
-    for (size_t i = 0; i < n; i++)
-        out[i] = a[i] - b[i];
-}
-
 /* Takes the step with the mate's vectors. If one vector is sent, base minus this vector
  * is the mate's offer. If two vectors are sent, base minus the second vector is the
  * parameters from which the mate started. */
@@ -100,7 +94,7 @@ static pl_status begin(const pl_holder *h, const float *mate, const float *mate_
     float *shown = NULL;
     if (mate) {
         PL_CHECK(pl_try_alloc(n * sizeof *shown, "a mate's vector", (void **)&shown));
-        subtract(h->base, two ? mate_start : mate, n, shown);
+        method_subtract(h->base, two ? mate_start : mate, n, shown);
     }
     const pl_gossip_view own = {h->last, h->before}, other = {mate, shown};
     pl_status status =
@@ -123,14 +117,14 @@ static void update(const pl_holder *h, const float *start, const float *now, flo
     float share = (float)(of->n_holders * pl_round_share(of, h->path));
     if (of->rescale)
         share *= sqrtf((float)of->n_holders);
-    subtract(start, now, of->n_params, out);
+    method_subtract(start, now, of->n_params, out);
     if (of->n_vectors == 2) {
         for (size_t i = 0; i < of->n_params; i++)
             out[i] *= share;
         return;
     }
     pl_gossip_offer(start, out, share, of->n_params, out);
-    subtract(h->base, out, of->n_params, out);
+    method_subtract(h->base, out, of->n_params, out);
 }
 
 static void keep(const pl_holder *h, const float *start, const float *now,
@@ -141,9 +135,9 @@ static void keep(const pl_holder *h, const float *start, const float *now,
     memcpy(h->params, start, bytes);
     if (h->of->n_vectors == 2) {
         memcpy(h->last, sent, bytes);
-        subtract(h->base, sent_start, n, h->before);
+        method_subtract(h->base, sent_start, n, h->before);
     } else {
-        subtract(h->base, sent, n, h->last);
+        method_subtract(h->base, sent, n, h->last);
     }
 }
 

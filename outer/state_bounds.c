@@ -245,16 +245,6 @@ static void read_slot(const slot_check *k, const pl_state_view *view, int v, flo
     pl_path_read(view->kinds[v], view->at[v], k->n_params, k->first, k->n, out);
 }
 
-static double distance(const float *a, const float *b, size_t n)
-{
-    double sum = 0;
-    for (size_t i = 0; i < n; i++) {
-        const double d = (double)a[i] - (b ? (double)b[i] : 0);
-        sum += d * d;
-    }
-    return sqrt(sum);
-}
-
 static pl_status refuse_slot(const slot_check *k, const char *what, double is,
                              double most)
 {
@@ -321,18 +311,18 @@ static pl_status check_own(const slot_check *k)
     PL_CHECK(begins_alike ? read_version(k, pl_round_start(k->of, last), from, &known)
                           : read_own_start(k, from, &known));
     read_slot(k, &c->after, k->layout.params, own);
-    double moved = 0, norm = distance(from, NULL, k->n);
+    double moved = 0, norm = pl_l2_distance(from, NULL, k->n);
     for (int64_t p = begins_alike ? last : c->phase; known && p <= last; p++) {
         const uint64_t takes = pl_round_takes(k->of, p);
         if (takes > 0) {
             PL_CHECK(read_version(k, (int64_t)takes, merged, &known));
             pl_streaming_mix(from, merged, c->arm->outer.method.mix, k->n);
-            norm = fmax(norm, distance(merged, NULL, k->n));
+            norm = fmax(norm, pl_l2_distance(merged, NULL, k->n));
         }
         moved += pl_phase_movement(c->arm, p, k->n, norm + moved);
         moved += roundings[c->after.kinds[k->layout.params]] * (norm + moved);
     }
-    const double is = distance(own, from, k->n);
+    const double is = pl_l2_distance(own, from, k->n);
     return !known || is <= moved ? PL_OK
                                  : refuse_slot(k, "the own parameters", is, moved);
 }
@@ -458,7 +448,7 @@ static pl_status check_residual(const slot_check *k)
         return PL_OK;
     read_slot(k, &c->before, v, old);
     read_slot(k, &c->after, v, now);
-    double most = distance(old, NULL, k->n);
+    double most = pl_l2_distance(old, NULL, k->n);
     for (int64_t p = c->phase; known && p < c->phase + c->n_phases; p++) {
         const int64_t round = pl_round_of(k->of, p);
         if (round < 0 || carries == 1) /* no residual is made */
@@ -475,32 +465,60 @@ static pl_status check_residual(const slot_check *k)
                 PL_CHECK(
                     read_version(k, (int64_t)pl_round_base(k->of, round), old, &known));
             read_slot(k, &c->after, k->layout.params, own);
-            const double scale = distance(own, NULL, k->n);
-            update = known ? distance(old, own, k->n) : 0;
+            const double scale = pl_l2_distance(own, NULL, k->n);
+            update = known ? pl_l2_distance(old, own, k->n) : 0;
             update += roundings[c->after.kinds[k->layout.params]] * scale;
         }
         const double made = left * (weight * update + codec->beta * most);
         most = (1 + rounding) * room * (carries * most + (1 - carries) * made);
     }
-    const double is = distance(now, NULL, k->n);
+    const double is = pl_l2_distance(now, NULL, k->n);
     return !known || is <= most * (1 + rounding) + tiny
                ? PL_OK
                : refuse_slot(k, "the residual", is, most);
 }
 
-static pl_status check_slots(const pl_state_claim *c, size_t n_params)
+pl_state_view pl_state_view_of(const pl_arm *arm, size_t n_params, const void *packed)
 {
+    pl_state_view view = {{NULL}, {PL_STATE_F32}};
+    const uint8_t *at = packed;
+    for (int v = 0; v < pl_path_layout_of(arm).n_vectors; v++) {
+        view.kinds[v] = pl_path_kind(arm, v);
+        view.at[v] = at;
+        if (at)
+            at += pl_path_vector_bytes(arm, v, n_params);
+    }
+    return view;
+}
+
+pl_status pl_state_check(const pl_state_claim *c)
+{
+    const size_t n_params = pl_topology_path_params(c->topology);
     slot_check k = {
         .claim = c, .layout = pl_path_layout_of(c->arm), .n_params = n_params};
-    const size_t n_work = k.layout.last < 0     ? 3
-                          : k.layout.before < 0 ? PL_STATE_CHECK_VECTORS - 1
-                                                : PL_STATE_CHECK_VECTORS;
     pl_status status = PL_OK;
-    float *memory = NULL;
+    float x[BLOCK], *memory = NULL;
     size_t most = 0;
+    if (c->arm->outer.state != PL_STATE_LOCAL)
+        PL_CHECK(check_moments(c, n_params));
+    for (int v = 2; v < k.layout.n_vectors; v++)
+        for (size_t first = 0; first < n_params; first += BLOCK) {
+            const size_t n = n_params - first < BLOCK ? n_params - first : BLOCK;
+            bool good = true;
+            pl_path_read(c->after.kinds[v], c->after.at[v], n_params, first, n, x);
+            for (size_t i = 0; i < n; i++)
+                good = good && fabsf(x[i]) <= FLT_MAX;
+            if (!good)
+                return pl_fail(
+                    PL_ERR_DATA,
+                    "vector %d of the path's state has a value that is not finite", v);
+        }
     if (k.layout.n_vectors <= 2)
         return PL_OK;
     const int n_slots = pl_topology_n_slots(c->topology);
+    const size_t n_work = k.layout.last < 0     ? 3
+                          : k.layout.before < 0 ? PL_STATE_CHECK_VECTORS - 1
+                                                : PL_STATE_CHECK_VECTORS;
     for (int slot = 0; slot < n_slots; slot++) {
         const size_t n = pl_topology_slot(c->topology, slot)->n_params;
         most = n > most ? n : most;
@@ -522,38 +540,4 @@ static pl_status check_slots(const pl_state_claim *c, size_t n_params)
 done:
     pl_free(memory);
     return status;
-}
-
-pl_state_view pl_state_view_of(const pl_arm *arm, size_t n_params, const void *packed)
-{
-    pl_state_view view = {{NULL}, {PL_STATE_F32}};
-    const uint8_t *at = packed;
-    for (int v = 0; v < pl_path_layout_of(arm).n_vectors; v++) {
-        view.kinds[v] = pl_path_kind(arm, v);
-        view.at[v] = at;
-        if (at)
-            at += pl_path_vector_bytes(arm, v, n_params);
-    }
-    return view;
-}
-
-pl_status pl_state_check(const pl_state_claim *c)
-{
-    const size_t n_params = pl_topology_path_params(c->topology);
-    float x[BLOCK];
-    if (c->arm->outer.state != PL_STATE_LOCAL)
-        PL_CHECK(check_moments(c, n_params));
-    for (int v = 2; v < pl_path_layout_of(c->arm).n_vectors; v++)
-        for (size_t first = 0; first < n_params; first += BLOCK) {
-            const size_t n = n_params - first < BLOCK ? n_params - first : BLOCK;
-            bool good = true;
-            pl_path_read(c->after.kinds[v], c->after.at[v], n_params, first, n, x);
-            for (size_t i = 0; i < n; i++)
-                good = good && fabsf(x[i]) <= FLT_MAX;
-            if (!good)
-                return pl_fail(
-                    PL_ERR_DATA,
-                    "vector %d of the path's state has a value that is not finite", v);
-        }
-    return check_slots(c, n_params);
 }

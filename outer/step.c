@@ -35,54 +35,10 @@ bool pl_outer_depends_on_gap(const pl_outer_step *step)
     return step->gap == PL_GAP_NORM && step->delay > 0;
 }
 
-static double rescale_of(const pl_outer_step *step)
-{
-    return step->rescale ? sqrt((double)step->n_contributors) : 1;
-}
-
-static step_coefficients coefficients_of(const pl_outer_step *step,
-                                         const pl_outer_state *state, double gap)
-{
-    bool delayed = step->method == PL_METHOD_DELAYED_NESTEROV;
-    bool last = delayed && state->arrivals + 1 == step->buffer;
-    double c = step->spread, N = step->buffer;
-    const step_kind kind = delayed ? (last ? STEP_LAST_ARRIVAL : STEP_ARRIVAL)
-                           : step->momentum == 0              ? STEP_PLAIN
-                           : step->rule == PL_RULE_HEAVY_BALL ? STEP_HEAVY_BALL
-                                                              : STEP_NESTEROV;
-    return (step_coefficients){
-        .kind = kind,
-        .eta = (float)step->lr,
-        .mu = (float)step->momentum,
-        .scale = (float)(rescale_of(step) / gap),
-        .clip = step->clip > 0 ? (float)step->clip : INFINITY,
-        .parts = (float)step->buffer,
-        .pull = (float)((last ? 1 - c * N + c : c) * step->momentum)};
-}
-
-static step_sums step_span(const step_coefficients *coefficients,
-                           const pl_outer_state *state, const float *mean, size_t first,
-                           size_t end, bool measures_step)
-{
-    const step_kernels *kernels = step_kernels_best();
-    float piece[STEP_BLOCK] __attribute__((aligned(64)));
-    step_sums sums = {0};
-    for (; first < end; first += STEP_BLOCK) {
-        const step_block block = {.params = state->params + first,
-                                  .momentum = step_from(state->momentum, first),
-                                  .carry = step_from(state->carry, first),
-                                  .mean = piece,
-                                  .count = smaller_size(STEP_BLOCK, end - first)};
-        /* the kernel replaces D by the step */
-        memcpy(piece, mean + first, block.count * sizeof *piece);
-        kernels->step(coefficients, &block, measures_step, &sums);
-    }
-    return sums;
-}
-
 pl_status pl_outer_apply(const pl_outer_step *step, pl_outer_state *state,
                          const float *mean, size_t n, pl_outer_report *report)
 {
+    const step_kernels *kernels = step_kernels_of(pl_isa_newest());
     const bool measures_step = pl_outer_depends_on_gap(step);
     step_sums total = {0};
     double gap = 1;
@@ -102,21 +58,45 @@ pl_status pl_outer_apply(const pl_outer_step *step, pl_outer_state *state,
                        "the state counts %d arrivals since the last momentum step, but "
                        "the buffer is %d",
                        state->arrivals, step->buffer);
+    const double rescale = step->rescale ? sqrt((double)step->n_contributors) : 1;
     if (measures_step) /* the caller has set state->displacement */
-        gap =
-            1 + state->displacement / (rescale_of(step) * pl_l2_norm(mean, n) + 1e-12);
-    const step_coefficients coefficients = coefficients_of(step, state, gap);
-    for (size_t first = 0; first < n; first += STEP_SPAN) {
-        const step_sums sums =
-            step_span(&coefficients, state, mean, first,
-                      smaller_size(first + STEP_SPAN, n), measures_step);
+        gap = 1 + state->displacement / (rescale * pl_l2_norm(mean, n) + 1e-12);
+    const bool delayed = step->method == PL_METHOD_DELAYED_NESTEROV;
+    const bool last = delayed && state->arrivals + 1 == step->buffer;
+    const double c = step->spread, N = step->buffer;
+    const step_kind kind = delayed ? (last ? STEP_LAST_ARRIVAL : STEP_ARRIVAL)
+                           : step->momentum == 0              ? STEP_PLAIN
+                           : step->rule == PL_RULE_HEAVY_BALL ? STEP_HEAVY_BALL
+                                                              : STEP_NESTEROV;
+    const step_coefficients coefficients = {
+        .kind = kind,
+        .eta = (float)step->lr,
+        .mu = (float)step->momentum,
+        .scale = (float)(rescale / gap),
+        .clip = step->clip > 0 ? (float)step->clip : INFINITY,
+        .parts = (float)step->buffer,
+        .pull = (float)((last ? 1 - c * N + c : c) * step->momentum)};
+    for (size_t span = 0; span < n; span += STEP_SPAN) {
+        float piece[STEP_BLOCK] __attribute__((aligned(64)));
+        const size_t end = smaller_size(span + STEP_SPAN, n);
+        step_sums sums = {0};
+        for (size_t first = span; first < end; first += STEP_BLOCK) {
+            const step_block block = {.params = state->params + first,
+                                      .momentum = step_from(state->momentum, first),
+                                      .carry = step_from(state->carry, first),
+                                      .mean = piece,
+                                      .count = smaller_size(STEP_BLOCK, end - first)};
+            /* the kernel replaces D by the step */
+            memcpy(piece, mean + first, block.count * sizeof *piece);
+            kernels->step(&coefficients, &block, measures_step, &sums);
+        }
         total.mean += sums.mean;
         total.params += sums.params;
         total.step += sums.step;
     }
     if (measures_step)
         state->displacement = sqrt(total.step);
-    if (step->method == PL_METHOD_DELAYED_NESTEROV)
+    if (delayed)
         state->arrivals = (state->arrivals + 1) % step->buffer;
     if (report)
         *report = (pl_outer_report){sqrt(total.mean), sqrt(total.params), gap};
@@ -126,7 +106,7 @@ pl_status pl_outer_apply(const pl_outer_step *step, pl_outer_state *state,
 /* Computes the L2 norm with a step's blocks and spans, to equal the step's. */
 double pl_l2_norm(const float *values, size_t n)
 {
-    const step_kernels *kernels = step_kernels_best();
+    const step_kernels *kernels = step_kernels_of(pl_isa_newest());
     double total = 0;
     for (size_t span = 0; span < n; span += STEP_SPAN) {
         double sum = 0;
@@ -137,4 +117,14 @@ double pl_l2_norm(const float *values, size_t n)
         total += sum;
     }
     return sqrt(total);
+}
+
+double pl_l2_distance(const float *a, const float *b, size_t n)
+{
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) {
+        const double d = (double)a[i] - (b ? (double)b[i] : 0);
+        sum += d * d;
+    }
+    return sqrt(sum);
 }

@@ -79,6 +79,8 @@ pl_status pl_outer_apply(const pl_outer_step *step, pl_outer_state *state,
 
 /* Returns the L2 norm. Sums are computed in double over fixed blocks. */
 double pl_l2_norm(const float *values, size_t n);
+/* Returns the L2 norm of a - b; of `a` if b is NULL. Squares are added one by one. */
+double pl_l2_distance(const float *a, const float *b, size_t n);
 
 /* Returns whether a step has the gap penalty `norm`. Such a step needs |D| before it
  * begins, and must measure its own length. */

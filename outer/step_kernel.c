@@ -191,22 +191,9 @@ INLINE void step_rest_summed(const step_coefficients *c, const step_block *b,
     static const step_kernels kernels_##isa = {step_##isa, squares_##isa};
 
 KERNELS(portable, )
+KERNELS(avx2, PL_AVX2)
 
-const step_kernels *step_kernels_portable(void)
+const step_kernels *step_kernels_of(pl_isa isa)
 {
-    return &kernels_portable;
+    return isa >= PL_ISA_AVX2 ? &kernels_avx2 : &kernels_portable;
 }
-
-#if defined(__x86_64__)
-KERNELS(avx2, __attribute__((target("avx2"))))
-
-const step_kernels *step_kernels_best(void)
-{
-    return pl_isa_newest() >= PL_ISA_AVX2 ? &kernels_avx2 : &kernels_portable;
-}
-#else
-const step_kernels *step_kernels_best(void)
-{
-    return &kernels_portable;
-}
-#endif

@@ -51,5 +51,5 @@ typedef struct step_kernels {
     double (*squares)(const float *values, size_t count); /* sum of squares */
 } step_kernels;
 
-const step_kernels *step_kernels_best(void);
-const step_kernels *step_kernels_portable(void);
+/* The kernels for an instruction set, which the machine must have. */
+const step_kernels *step_kernels_of(pl_isa isa);

@@ -90,13 +90,15 @@ pl_outer_step pl_method_step(const pl_method_settings *settings, double lr,
                              bool rescale, int n_contributors)
 {
     const pl_method_settings *s = settings;
+    /* a single contributor need not wait for others */
+    const int delay = n_contributors > 1 ? s->delay : 0;
     return (pl_outer_step){.lr = lr,
                            .momentum = s->momentum,
                            .rescale = rescale,
                            .n_contributors = n_contributors,
                            .method = s->method,
                            .rule = s->rule,
-                           .delay = pl_method_delay(s, n_contributors),
+                           .delay = delay,
                            .gap = s->gap,
                            .clip = s->clip,
                            .buffer = s->buffer,

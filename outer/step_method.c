@@ -74,11 +74,6 @@ pl_method_settings pl_method_defaults(pl_method method)
     return m;
 }
 
-int pl_method_delay(const pl_method_settings *settings, int n_contributors)
-{
-    return n_contributors > 1 ? settings->delay : 0;
-}
-
 bool pl_method_schedule(const pl_outer_schedule *schedule, int64_t phase,
                         pl_method_settings *settings)
 {

@@ -77,10 +77,6 @@ pl_method_settings pl_method_defaults(pl_method method);
 /* Checks settings. ERR_CONFIG has the wrong values and what is allowed. */
 pl_status pl_method_check(const pl_method_settings *settings);
 
-/* Returns the delay of a module with this number of contributors. It is 0 if there is
- * only one, because that contributor need not wait for others. */
-int pl_method_delay(const pl_method_settings *settings, int n_contributors);
-
 /* ---- limits ---- */
 
 /* Returns the smallest product eta * lambda at which training is unstable, if the

@@ -110,26 +110,6 @@ static pl_status answer_held(relay *r, relay_question *q)
                         "it; the answer follows");
 }
 
-/* What the open questions of a key take up. */
-typedef struct load {
-    int n, n_waiting; /* n_waiting: SUBMIT_PATHs that wait, of this connection */
-    uint64_t bytes;
-} load;
-
-static load load_of(const relay *r, const pl_peer *peer)
-{
-    load l = {0};
-    for (size_t i = 0; i < r->n_questions; i++) {
-        const relay_question *q = &r->questions[i];
-        if (!pl_pubkey_equal(&q->peer.key, &peer->key))
-            continue;
-        l.n++;
-        l.n_waiting += q->state == RELAY_WAITING && same_peer(&q->peer, peer);
-        l.bytes += q->bytes;
-    }
-    return l;
-}
-
 /* Lets the next calls use the uploads of this peer, so that no key can fill the memory,
  * or damage the uploads of another. Those of the job's own workers belong to leases,
  * which nobody checks here. */
@@ -256,21 +236,32 @@ static pl_status on_question(relay *r, const pl_peer *peer, pl_message *m)
         again->asked_ms = pl_now_ms();
         return forward_question(r, again->id, m);
     }
-    /* Every message searches the list. A client asks again after a silence; after an
-     * error it would ask again at once, also for what is open here. */
-    const load l = load_of(r, peer);
-    if (!peer->own && l.n >= OPEN_MAX)
+    /* What the open questions of the key take up; n_waiting: SUBMIT_PATHs that wait, of
+     * this connection. Every message searches the list. */
+    int n_open = 0, n_waiting = 0;
+    uint64_t kept_bytes = 0;
+    for (size_t i = 0; i < r->n_questions; i++) {
+        const relay_question *open = &r->questions[i];
+        if (!pl_pubkey_equal(&open->peer.key, &peer->key))
+            continue;
+        n_open++;
+        n_waiting += open->state == RELAY_WAITING && same_peer(&open->peer, peer);
+        kept_bytes += open->bytes;
+    }
+    /* A client asks again after a silence; after an error it would ask again at once,
+     * also for what is open here. */
+    if (!peer->own && n_open >= OPEN_MAX)
         return PL_OK;
     if (m->type == PL_MSG_PUT_BLOB)
-        return on_put_blob(r, peer, l.bytes, m);
+        return on_put_blob(r, peer, kept_bytes, m);
     if (m->type == PL_MSG_SUBMIT)
         return on_submit(r, peer, m);
     if (m->type != PL_MSG_SUBMIT_PATH || !has_held(r, peer))
         return pass_question(r, peer, m);
     /* the end of a task: a path's state is forwarded after its updates */
     own_uploads(r, peer, (pl_bytes){0});
-    if (l.n_waiting >= WAITING_MAX ||
-        staging_holder_is_full(&r->uploads, l.bytes + m->body.cap))
+    if (n_waiting >= WAITING_MAX ||
+        staging_holder_is_full(&r->uploads, kept_bytes + m->body.cap))
         return answer_error(r, peer, m->request, PL_ERR_BUSY,
                             "the relay keeps no more messages of this sender until its "
                             "updates are at the home; ask again later");
@@ -308,29 +299,6 @@ static pl_status answer_group(relay *r, const relay_group *g)
     return PL_OK;
 }
 
-/* Answers the questions of groups that were sent, and forwards the SUBMIT_PATHs whose
- * worker has no more updates here. */
-static pl_status take_lifted(relay *r)
-{
-    relay_group *g;
-    while ((g = pl_actor_take(r->up->actor))) {
-        pl_status status = answer_group(r, g);
-        relay_group_destroy(&g, &r->uploads);
-        PL_CHECK(status);
-    }
-    for (size_t i = 0; i < r->n_questions; i++) {
-        relay_question *q = &r->questions[i];
-        if (q->state != RELAY_WAITING || has_held(r, &q->peer))
-            continue;
-        q->state = RELAY_PASSED;
-        q->bytes = 0;
-        q->asked_ms = pl_now_ms();
-        PL_CHECK(forward_question(r, q->id, &q->kept));
-        pl_message_destroy(&q->kept);
-    }
-    return PL_OK;
-}
-
 /* Lets the peers ask again whose questions were forwarded long before `now_ms`: these
  * questions or their answers were lost, or the home does not answer. While bytes arrive
  * from the home, an answer may be behind others on a slow link. */
@@ -363,9 +331,13 @@ static pl_status serve_relay(relay *r)
     const volatile sig_atomic_t *stop = r->options->stop;
     while (!(stop && __atomic_load_n(stop, __ATOMIC_RELAXED))) {
         bool ready[3];
-        pl_wire_poll(sockets, 2, &fd, 1,
-                     relay_groups_due_ms(r->groups, r->options->wait_ms, TICK_MS),
-                     ready);
+        /* the oldest group waits for at most wait_ms */
+        int64_t left_ms = TICK_MS;
+        if (r->groups)
+            left_ms = r->groups->since_ms + r->options->wait_ms - pl_now_ms();
+        if (left_ms > TICK_MS)
+            left_ms = TICK_MS;
+        pl_wire_poll(sockets, 2, &fd, 1, left_ms < 0 ? 0 : (int)left_ms, ready);
         for (int i = 0; i < TURN_MAX; i++) {
             status = pl_wire_recv(r->front, &peer, &m);
             if (status == PL_ERR_TIMEOUT)
@@ -398,7 +370,22 @@ static pl_status serve_relay(relay *r)
         r->arrived_bytes = line.arrived_bytes;
         if (anew)
             PL_TRY(return_questions(r, INT64_MAX));
-        PL_TRY(take_lifted(r));
+        while ((g = pl_actor_take(r->up->actor))) {
+            status = answer_group(r, g);
+            relay_group_destroy(&g, &r->uploads);
+            PL_TRY(status);
+        }
+        /* forwards the SUBMIT_PATHs whose worker has no more updates here */
+        for (size_t i = 0; i < r->n_questions; i++) {
+            relay_question *q = &r->questions[i];
+            if (q->state != RELAY_WAITING || has_held(r, &q->peer))
+                continue;
+            q->state = RELAY_PASSED;
+            q->bytes = 0;
+            q->asked_ms = pl_now_ms();
+            PL_TRY(forward_question(r, q->id, &q->kept));
+            pl_message_destroy(&q->kept);
+        }
         /* A worker whose SUBMIT_PATH waits in the relay sends no further update until
          * it gets an answer. If all expected workers wait so, no group need wait. */
         int n_waiting = 0;

@@ -66,12 +66,6 @@ relay_group *relay_groups_take(relay_group **all, const pl_relay_options *option
     return NULL;
 }
 
-int relay_groups_due_ms(const relay_group *oldest, int wait_ms, int most)
-{
-    const int64_t left = oldest ? oldest->since_ms + wait_ms - pl_now_ms() : most;
-    return left < 0 ? 0 : left < most ? (int)left : most;
-}
-
 void relay_group_destroy(relay_group **group, staging *uploads)
 {
     relay_group *g = *group;

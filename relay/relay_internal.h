@@ -61,8 +61,6 @@ void relay_groups_add(relay_group **all, relay_part *part);
  * answer, so no group must wait. */
 relay_group *relay_groups_take(relay_group **all, const pl_relay_options *options,
                                bool everybody_waits);
-/* Returns the ms until the oldest group has waited for wait_ms; at most `most`. */
-int relay_groups_due_ms(const relay_group *oldest, int wait_ms, int most);
 void relay_group_destroy(relay_group **group, staging *uploads);
 
 /* ---- relay_uplink.c ---- */

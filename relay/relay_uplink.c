@@ -12,38 +12,6 @@ static int by_contributor(const void *a, const void *b)
     return pl_submission_order((*x)->submit.contributors, (*y)->submit.contributors);
 }
 
-/* Adds to the first part all other parts that can be added. The sums are written to two
- * buffers in turn. Returns the number of parts in the sum; 0 if no part could be added
- * or the sum cannot be decoded. A sum of sketches (codec sketch16) may have too many
- * entries to be decoded. Without this check the home would refuse such a sum, but only
- * after all its bytes were sent. */
-static int add_parts(const relay_group *g, bool *taken, pl_buf sums[2],
-                     pl_codec_message *sum)
-{
-    int n = 1;
-    taken[0] = true;
-    *sum = (pl_codec_message){g->parts[0]->blob->data, g->parts[0]->blob->bytes};
-    for (int i = 1; i < g->n_parts; i++) {
-        const staging_blob *b = g->parts[i]->blob;
-        pl_buf *next = &sums[n % 2];
-        pl_buf_clear(next);
-        taken[i] =
-            pl_codec_combine(sum->data, sum->bytes, b->data, b->bytes, next) == PL_OK;
-        if (!taken[i])
-            continue;
-        *sum = (pl_codec_message){next->data, next->len};
-        n++;
-    }
-    uint64_t n_values = 0;
-    double norm = 0;
-    const bool comes_apart =
-        n > 1 &&
-        pl_codec_claims_homomorphic(sum->data, (size_t)sum->bytes, &n_values) &&
-        pl_codec_add(sum->data, sum->bytes, (size_t)n_values, 1.0f, NULL, &norm) ==
-            PL_OK;
-    return comes_apart ? n : 0;
-}
-
 typedef struct joined {
     pl_contribution contributor;
     pl_submission_proof proof;
@@ -124,13 +92,33 @@ static void lift(void *self, void *job)
 {
     relay_uplink *u = self;
     relay_group *g = job;
-    bool taken[PL_SUBMISSION_MAX] = {false}, in = false;
+    bool taken[PL_SUBMISSION_MAX] = {true}, in = false;
     pl_buf sums[2] = {{0}};
-    pl_codec_message sum;
     pl_status status = PL_OK;
     /* parts are sorted, so that the sum does not depend on their arrival */
     qsort(g->parts, (size_t)g->n_parts, sizeof g->parts[0], by_contributor);
-    if (add_parts(g, taken, sums, &sum) > 1)
+    /* Adds to the first part all other parts that can be added. The sums are written to
+     * two buffers in turn. */
+    int n = 1;
+    pl_codec_message sum = {g->parts[0]->blob->data, g->parts[0]->blob->bytes};
+    for (int i = 1; i < g->n_parts; i++) {
+        const staging_blob *b = g->parts[i]->blob;
+        pl_buf *next = &sums[n % 2];
+        pl_buf_clear(next);
+        taken[i] =
+            pl_codec_combine(sum.data, sum.bytes, b->data, b->bytes, next) == PL_OK;
+        if (!taken[i])
+            continue;
+        sum = (pl_codec_message){next->data, next->len};
+        n++;
+    }
+    /* A sum of sketches (codec sketch16) may have too many entries to be decoded.
+     * Without this check the home would refuse such a sum, but only after all its bytes
+     * were sent. */
+    uint64_t n_values = 0;
+    double norm = 0;
+    if (n > 1 && pl_codec_claims_homomorphic(sum.data, (size_t)sum.bytes, &n_values) &&
+        pl_codec_add(sum.data, sum.bytes, (size_t)n_values, 1.0f, NULL, &norm) == PL_OK)
         status = send_sum(u, g, taken, &sum, &in);
     pl_buf_destroy(&sums[0]);
     pl_buf_destroy(&sums[1]);

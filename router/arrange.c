@@ -6,7 +6,7 @@ enum { STARTS = 8, SWEEPS_MAX = 64 };
 
 typedef struct grid {
     const float *centroids; /* [n_paths, dim] */
-    int n_paths, dim, n_levels;
+    int n_paths, dim, n_levels, n_modules;
     const int *experts;
     /* [n_levels] the index in `sums` of each level's first module */
     int first[PL_LEVELS_MAX];
@@ -31,19 +31,9 @@ static const float *centroid_at(const grid *g, int path)
     return g->centroids + (size_t)g->order[path] * (size_t)g->dim;
 }
 
-static double paths_of_module(const grid *g, int level)
-{
-    return (double)(g->n_paths / g->experts[level]);
-}
-
-static int n_modules(const grid *g)
-{
-    return g->first[g->n_levels - 1] + g->experts[g->n_levels - 1];
-}
-
 static void fill_sums(grid *g)
 {
-    memset(g->sums, 0, (size_t)n_modules(g) * (size_t)g->dim * sizeof *g->sums);
+    memset(g->sums, 0, (size_t)g->n_modules * (size_t)g->dim * sizeof *g->sums);
     for (int path = 0; path < g->n_paths; path++)
         for (int level = 0; level < g->n_levels; level++) {
             double *sum = level_sum(g, path, level);
@@ -71,7 +61,7 @@ static double cohesion(const grid *g)
             total +=
                 squared_length(g->sums + (size_t)(g->first[level] + e) * (size_t)g->dim,
                                g->dim) /
-                paths_of_module(g, level);
+                (double)(g->n_paths / g->experts[level]);
     return total;
 }
 
@@ -90,7 +80,7 @@ static double gain_of_swap(grid *g, int a, int b)
         }
         gain += (squared_length(at_a, g->dim) + squared_length(at_b, g->dim) -
                  squared_length(sa, g->dim) - squared_length(sb, g->dim)) /
-                paths_of_module(g, level);
+                (double)(g->n_paths / g->experts[level]);
     }
     return gain;
 }
@@ -123,11 +113,12 @@ pl_status arrange_grid(float *centroids, int n_paths, int dim, int n_levels,
               .experts = experts};
     for (int level = 1; level < n_levels; level++)
         g.first[level] = g.first[level - 1] + experts[level - 1];
+    g.n_modules = g.first[n_levels - 1] + experts[n_levels - 1];
     float *copy = NULL;
     PL_CHECK(pl_try_alloc((size_t)n_paths * row, "centroids", (void **)&copy));
     g.order = pl_alloc((size_t)n_paths * sizeof *g.order);
     g.best = pl_alloc((size_t)n_paths * sizeof *g.best);
-    g.sums = pl_alloc((size_t)n_modules(&g) * (size_t)dim * sizeof *g.sums);
+    g.sums = pl_alloc((size_t)g.n_modules * (size_t)dim * sizeof *g.sums);
     g.trial = pl_alloc(2 * (size_t)dim * sizeof *g.trial);
     double best = -1;
     for (int start = 0; start < STARTS; start++) {

@@ -91,31 +91,6 @@ static double *costs_of(const auction *a, size_t number, int thread)
     return costs;
 }
 
-/* Groups documents with equal distances into pieces. A piece that is heavier than the
- * limit does not fit into any shard, so its weight is set to the mean weight of the
- * paths. */
-static void form_pieces(auction *a)
-{
-    const balance_job *job = a->job;
-    size_t bytes = (size_t)router_n_centroids(job->router) * sizeof(double), end;
-    double sum = 0.0;
-    router_group_alike(job->distances, job->n, bytes, a->order);
-    a->n_pieces = 0;
-    for (size_t i = 0; i < job->n; i = end) {
-        piece *p = &a->pieces[a->n_pieces++];
-        *p = (piece){.first = i, .next = NO_PIECE};
-        end = router_group_end(job->distances, job->n, bytes, a->order, i);
-        for (size_t k = i; k < end; ++k)
-            p->weight += job->weights[a->order[k]];
-        sum += p->weight;
-    }
-    double mean = sum / job->router->n_paths;
-    for (size_t g = 0; g < a->n_pieces; ++g)
-        if (a->pieces[g].weight > job->limit * (1.0 + ROUNDING))
-            a->pieces[g].weight = mean;
-    a->target = job->limit - ROOM * (job->limit - mean);
-}
-
 static pl_status choose_path(void *context, size_t item, int thread)
 {
     auction *a = context;
@@ -226,18 +201,38 @@ static double choose_raises(auction *a, int path, bool together)
 
 static pl_status hold_auction(auction *a)
 {
-    const size_t n_paths = (size_t)a->job->router->n_paths;
-    const double limit = a->job->limit * (1.0 + ROUNDING);
+    const balance_job *job = a->job;
+    const size_t n_paths = (size_t)job->router->n_paths;
+    const double limit = job->limit * (1.0 + ROUNDING);
     const size_t patience = n_paths < PATIENCE_MAX / PATIENCE_A_PATH
                                 ? n_paths * PATIENCE_A_PATH
                                 : PATIENCE_MAX;
+    const size_t bytes = (size_t)router_n_centroids(job->router) * sizeof(double);
     a->lightest = INFINITY;
     memset(a->bias, 0, n_paths * sizeof *a->bias);
     memset(a->raised, 0, n_paths * sizeof *a->raised);
-    form_pieces(a);
+    /* Groups documents with equal distances into pieces. A piece that is heavier than
+     * the limit does not fit into any shard, so its weight is set to the mean weight of
+     * the paths. */
+    double sum = 0.0;
+    router_group_alike(job->distances, job->n, bytes, a->order);
+    a->n_pieces = 0;
+    for (size_t i = 0, end; i < job->n; i = end) {
+        piece *p = &a->pieces[a->n_pieces++];
+        *p = (piece){.first = i, .next = NO_PIECE};
+        end = router_group_end(job->distances, job->n, bytes, a->order, i);
+        for (size_t k = i; k < end; ++k)
+            p->weight += job->weights[a->order[k]];
+        sum += p->weight;
+    }
+    const double mean = sum / job->router->n_paths;
+    for (size_t g = 0; g < a->n_pieces; ++g)
+        if (a->pieces[g].weight > limit)
+            a->pieces[g].weight = mean;
+    a->target = job->limit - ROOM * (job->limit - mean);
     const size_t n_items = (a->n_pieces + PIECES_AN_ITEM - 1) / PIECES_AN_ITEM;
-    PL_CHECK(pl_parallel(a->job->n_threads, n_items, choose_path, a));
-    for (int path = 0; path < a->job->router->n_paths; ++path) {
+    PL_CHECK(pl_parallel(job->n_threads, n_items, choose_path, a));
+    for (int path = 0; path < job->router->n_paths; ++path) {
         a->heads[path] = NO_PIECE;
         a->load[path] = 0.0;
     }
@@ -245,7 +240,7 @@ static pl_status hold_auction(auction *a)
         join_path(a, g, a->pieces[g].path);
     for (size_t vain = 0; vain < patience; ++vain) {
         int path = 0;
-        for (int other = 1; other < a->job->router->n_paths; ++other)
+        for (int other = 1; other < job->router->n_paths; ++other)
             if (a->load[other] > a->load[path])
                 path = other;
         if (a->load[path] < a->lightest) {
@@ -259,7 +254,7 @@ static pl_status hold_auction(auction *a)
         PL_CHECK(raise_prices(a, choose_raises(a, path, together)));
     }
     memcpy(a->bias, a->best, n_paths * sizeof *a->bias);
-    return pl_parallel(a->job->n_threads, n_items, choose_path, a);
+    return pl_parallel(job->n_threads, n_items, choose_path, a);
 }
 
 pl_status balance_fit(const balance_job *job, double *bias, int *label, double *fullest)

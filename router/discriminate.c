@@ -23,6 +23,7 @@ enum { POINTS_A_ITEM = 256, GUESS = 16 };
 
 typedef struct descent {
     const discriminate_job *job;
+    size_t columns;    /* dim + 1 */
     double *residuals; /* [n, k] softmax - target, computed at `at` */
     double *losses;    /* [n] cross-entropy of each point, computed at `at` */
     double *at;        /* [k, dim + 1] the rows at which the gradient is computed */
@@ -30,11 +31,6 @@ typedef struct descent {
     double *rows;      /* [k, dim + 1] the rows after the last step */
     double *before;    /* [k, dim + 1] the rows before the last step */
 } descent;
-
-static size_t columns_of(const discriminate_job *job)
-{
-    return (size_t)job->dim + 1;
-}
 
 static pl_status residuals_of_points(void *context, size_t item, int thread)
 {
@@ -49,7 +45,7 @@ static pl_status residuals_of_points(void *context, size_t item, int thread)
         double *r = w->residuals + i * (size_t)k, most = -INFINITY, sum = 0.0;
         int best = 0;
         for (int c = 0; c < k; ++c) {
-            const double *row = w->at + (size_t)c * columns_of(job);
+            const double *row = w->at + (size_t)c * w->columns;
             r[c] = row[dim];
             for (int d = 0; d < dim; ++d)
                 r[c] += row[d] * (double)point[d];
@@ -76,10 +72,10 @@ static pl_status gradient_of_row(void *context, size_t c, int thread)
     const descent *w = context;
     const discriminate_job *job = w->job;
     size_t dim = (size_t)job->dim, k = (size_t)job->k;
-    double *g = w->gradient + c * columns_of(job);
-    const double *row = w->at + c * columns_of(job);
+    double *g = w->gradient + c * w->columns;
+    const double *row = w->at + c * w->columns;
     (void)thread;
-    memset(g, 0, columns_of(job) * sizeof *g);
+    memset(g, 0, w->columns * sizeof *g);
     for (size_t i = 0; i < job->n; ++i) {
         const float *point = job->points + i * dim;
         double r = w->residuals[i * k + c];
@@ -105,19 +101,27 @@ static pl_status measure_descent(descent *w, double *f, double *loss)
     *loss /= (double)job->n;
     for (size_t c = 0; c < (size_t)job->k; ++c)
         for (size_t d = 0; d < (size_t)job->dim; ++d) {
-            double value = w->at[c * columns_of(job) + d];
+            double value = w->at[c * w->columns + d];
             squares += value * value;
         }
     *f = *loss + 0.5 * job->decay * squares;
     return PL_OK;
 }
 
-static pl_status descend(descent *w, double *loss)
+pl_status discriminate_fit(const discriminate_job *job, double *residuals, float *rows,
+                           double *loss)
 {
-    const discriminate_job *job = w->job;
-    size_t n = (size_t)job->k * columns_of(job), bytes = n * sizeof(double);
+    descent w = {.job = job, .columns = (size_t)job->dim + 1, .residuals = residuals};
+    const size_t n = (size_t)job->k * w.columns, bytes = n * sizeof(double);
     double squares = 0.0, f = 0.0, last = INFINITY;
     int momentum = 0;
+    pl_status status;
+    PL_TRY(pl_try_alloc((4 * n + job->n) * sizeof(double), "fitting a linear router",
+                        (void **)&w.at));
+    w.gradient = w.at + n;
+    w.rows = w.gradient + n;
+    w.before = w.rows + n;
+    w.losses = w.before + n;
     for (size_t i = 0; i < job->n * (size_t)job->dim; ++i)
         squares += (double)job->points[i] * (double)job->points[i];
     /* the upper bound of the curvature */
@@ -126,8 +130,8 @@ static pl_status descend(descent *w, double *loss)
     for (int step = 0; step < job->iterations; ++step) {
         double along = (double)momentum / (momentum + 3);
         for (size_t i = 0; i < n; ++i)
-            w->at[i] = w->rows[i] + along * (w->rows[i] - w->before[i]);
-        PL_CHECK(measure_descent(w, &f, loss));
+            w.at[i] = w.rows[i] + along * (w.rows[i] - w.before[i]);
+        PL_TRY(measure_descent(&w, &f, loss));
         if (f > last) {
             steep = fmin(2.0 * steep, most);
             /* f has risen: repeats the step without momentum, from the rows after the
@@ -135,35 +139,22 @@ static pl_status descend(descent *w, double *loss)
             if (momentum > 0) {
                 momentum = 0;
                 last = INFINITY;
-                memcpy(w->before, w->rows, bytes);
+                memcpy(w.before, w.rows, bytes);
                 continue;
             }
         }
         last = f;
-        PL_CHECK(pl_parallel(job->n_threads, (size_t)job->k, gradient_of_row, w));
-        memcpy(w->before, w->rows, bytes);
+        PL_TRY(pl_parallel(job->n_threads, (size_t)job->k, gradient_of_row, &w));
+        memcpy(w.before, w.rows, bytes);
         for (size_t i = 0; i < n; ++i)
-            w->rows[i] = w->at[i] - w->gradient[i] / steep;
+            w.rows[i] = w.at[i] - w.gradient[i] / steep;
         momentum++;
     }
-    memcpy(w->at, w->rows, bytes);
-    return measure_descent(w, &f, loss);
-}
-
-pl_status discriminate_fit(const discriminate_job *job, double *residuals, float *rows,
-                           double *loss)
-{
-    size_t n = (size_t)job->k * columns_of(job);
-    descent w = {.job = job, .residuals = residuals};
-    PL_CHECK(pl_try_alloc((4 * n + job->n) * sizeof(double), "fitting a linear router",
-                          (void **)&w.at));
-    w.gradient = w.at + n;
-    w.rows = w.gradient + n;
-    w.before = w.rows + n;
-    w.losses = w.before + n;
-    const pl_status status = descend(&w, loss);
-    for (size_t i = 0; status == PL_OK && i < n; ++i)
+    memcpy(w.at, w.rows, bytes);
+    PL_TRY(measure_descent(&w, &f, loss));
+    for (size_t i = 0; i < n; ++i)
         rows[i] = (float)w.rows[i];
+done:
     pl_free(w.at);
     return status;
 }

@@ -18,16 +18,26 @@ static void turn_vectors(double *x, double *y, size_t n, size_t stride, double c
     }
 }
 
-static void diagonalise(double *a, size_t n, double *vectors)
+static void swap_vectors(double *x, double *y, size_t n)
+{
+    for (size_t k = 0; k < n; ++k) {
+        double old = x[k];
+        x[k] = y[k];
+        y[k] = old;
+    }
+}
+
+void eigen_symmetric(double *a, size_t n, double *values, double *vectors)
 {
     double scale = 0.0;
+    size_t n_rotations = 1;
     memset(vectors, 0, n * n * sizeof *vectors);
     for (size_t i = 0; i < n; ++i) {
         vectors[i * n + i] = 1.0;
         scale = fmax(scale, fabs(a[i * n + i]));
     }
-    for (int sweep = 0; sweep < SWEEPS_MAX; ++sweep) {
-        size_t n_rotations = 0;
+    for (int sweep = 0; sweep < SWEEPS_MAX && n_rotations > 0; ++sweep) {
+        n_rotations = 0;
         for (size_t i = 0; i < n; ++i)
             for (size_t j = i + 1; j < n; ++j)
                 if (fabs(a[i * n + j]) > 1e-14 * scale) {
@@ -41,23 +51,7 @@ static void diagonalise(double *a, size_t n, double *vectors)
                     turn_vectors(vectors + i * n, vectors + j * n, n, 1, c, s);
                     ++n_rotations;
                 }
-        if (n_rotations == 0)
-            return;
     }
-}
-
-static void swap_vectors(double *x, double *y, size_t n)
-{
-    for (size_t k = 0; k < n; ++k) {
-        double old = x[k];
-        x[k] = y[k];
-        y[k] = old;
-    }
-}
-
-void eigen_symmetric(double *a, size_t n, double *values, double *vectors)
-{
-    diagonalise(a, n, vectors);
     for (size_t i = 0; i < n; ++i)
         values[i] = a[i * n + i];
     for (size_t i = 0; i < n; ++i) {

@@ -35,34 +35,6 @@ typedef struct pass {
     float *features;
 } pass;
 
-/* Opens lane i. On GPUs, lane i computes on GPU i. */
-static pl_status open_feature_lane(const pl_feature_job *job, int i, lane *out)
-{
-    pl_backend_options backend = {.name = job->backend,
-                                  .n_threads = 1,
-                                  .precision = job->precision,
-                                  .device = i,
-                                  .device_turns = true};
-    pl_model_options model = {.batch = job->batch, .context = job->prefix};
-    out->model = job->model;
-    if (!job->model) {
-        PL_CHECK(pl_backend_open(&backend, &out->backend));
-        model.batch = pl_router_feature_rows(job->prefix, out->backend->n_devices > 0);
-        PL_CHECK(pl_model_create(out->backend, job->topology, &model, &out->model));
-        PL_CHECK(pl_model_load(out->model, job->params));
-    }
-    const size_t width = (size_t)pl_topology_shape(job->topology)->width;
-    const size_t words = (size_t)job->prefix + 3 + width; /* of 4 bytes, per row */
-    out->most = (size_t)model.batch;
-    PL_CHECK(pl_try_alloc(out->most * words * sizeof(int32_t),
-                          "a batch of features of documents", (void **)&out->tokens));
-    out->lengths = out->tokens + out->most * (size_t)job->prefix;
-    out->docs = (uint32_t *)(out->lengths + out->most);
-    out->shares = (float *)(out->docs + out->most);
-    out->rows = out->shares + out->most;
-    return PL_OK;
-}
-
 /* Computes the batch, and adds each row to the mean of its document. All windows of a
  * document have equally many tokens, so they have the same weight. */
 static pl_status flush_batch(const pass *p, lane *l)
@@ -139,8 +111,31 @@ pl_status pl_router_features(const pl_feature_job *job, const pl_tokens *tokens,
     size_t n_groups = 0;
     int n_lanes = 1; /* the backend of the first lane tells the number of GPUs */
     while (p.n_lanes < n_lanes) {
+        /* on GPUs, lane i computes on GPU i */
+        const pl_backend_options backend = {.name = job->backend,
+                                            .n_threads = 1,
+                                            .precision = job->precision,
+                                            .device = p.n_lanes,
+                                            .device_turns = true};
+        pl_model_options model = {.batch = job->batch, .context = job->prefix};
         lane *l = &p.lanes[p.n_lanes++];
-        PL_TRY(open_feature_lane(job, p.n_lanes - 1, l));
+        l->model = job->model;
+        if (!job->model) {
+            PL_TRY(pl_backend_open(&backend, &l->backend));
+            model.batch =
+                pl_router_feature_rows(job->prefix, l->backend->n_devices > 0);
+            PL_TRY(pl_model_create(l->backend, job->topology, &model, &l->model));
+            PL_TRY(pl_model_load(l->model, job->params));
+        }
+        const size_t words =
+            (size_t)job->prefix + 3 + p.width; /* of 4 bytes, per row */
+        l->most = (size_t)model.batch;
+        PL_TRY(pl_try_alloc(l->most * words * sizeof(int32_t),
+                            "a batch of features of documents", (void **)&l->tokens));
+        l->lengths = l->tokens + l->most * (size_t)job->prefix;
+        l->docs = (uint32_t *)(l->lengths + l->most);
+        l->shares = (float *)(l->docs + l->most);
+        l->rows = l->shares + l->most;
         const int n_devices = l->backend ? l->backend->n_devices : 0;
         /* A borrowed model computes all documents in one group. Otherwise a group has
          * as many documents as fill a batch if each has one window, but on a processor

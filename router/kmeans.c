@@ -63,7 +63,6 @@ static size_t point_items(const work *w)
 }
 
 /* ---- seeding ---- */
-
 /* Sets distance[i] to the squared distance between point i and the newest centroid, if
  * that is smaller. */
 static pl_status shrink_distances(void *context, size_t item, int thread)
@@ -106,7 +105,6 @@ static size_t draw_point(const work *w, uint64_t stream)
 }
 
 /* ---- Lloyd ---- */
-
 static pl_status assign_points(void *context, size_t item, int thread)
 {
     work *w = context;
@@ -141,26 +139,6 @@ static pl_status assign(work *w)
     PL_CHECK(pl_parallel(w->job->n_threads, point_items(w), assign_points, w));
     count_labels(w);
     return PL_OK;
-}
-
-/* Gives each empty cluster the point that is farthest from its centroid, among the
- * points of clusters with more than one point. Such a point exists, because k <= n. */
-static void refill_empty_clusters(work *w)
-{
-    const size_t n = w->job->n;
-    for (int c = 0; c < w->job->k; ++c) {
-        if (w->count[c] > 0)
-            continue;
-        size_t far = n;
-        for (size_t i = 0; i < n; ++i)
-            if (w->count[w->label[i]] > 1 &&
-                (far == n || w->distance[i] > w->distance[far]))
-                far = i;
-        --w->count[w->label[far]];
-        w->label[far] = c;
-        w->distance[far] = 0.0;
-        w->count[c] = 1;
-    }
 }
 
 /* Computes COLUMNS_A_ITEM columns of `sums`. Adds the points in their order. */
@@ -200,10 +178,25 @@ static pl_status move_centroids(work *w)
  * squared distances to the nearest centroids. */
 static pl_status lloyd(work *w, double *total)
 {
-    size_t label_bytes = w->job->n * sizeof *w->label;
+    const size_t n = w->job->n, label_bytes = n * sizeof *w->label;
     PL_CHECK(assign(w));
     for (int step = 0; step < w->job->iterations; ++step) {
-        refill_empty_clusters(w);
+        /* Gives each empty cluster the point that is farthest from its centroid, among
+         * the points of clusters with more than one point. Such a point exists, because
+         * k <= n. */
+        for (int c = 0; c < w->job->k; ++c) {
+            if (w->count[c] > 0)
+                continue;
+            size_t far = n;
+            for (size_t i = 0; i < n; ++i)
+                if (w->count[w->label[i]] > 1 &&
+                    (far == n || w->distance[i] > w->distance[far]))
+                    far = i;
+            --w->count[w->label[far]];
+            w->label[far] = c;
+            w->distance[far] = 0.0;
+            w->count[c] = 1;
+        }
         memcpy(w->before, w->label, label_bytes);
         PL_CHECK(move_centroids(w));
         PL_CHECK(assign(w));
@@ -211,13 +204,12 @@ static pl_status lloyd(work *w, double *total)
             break;
     }
     *total = 0.0;
-    for (size_t i = 0; i < w->job->n; ++i)
+    for (size_t i = 0; i < n; ++i)
         *total += w->distance[i];
     return PL_OK;
 }
 
 /* ---- public functions ---- */
-
 /* Allocates one block and divides it into arrays. Arrays with larger alignment come
  * first. */
 static pl_status alloc_work(work *w)

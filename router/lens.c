@@ -31,7 +31,6 @@ void lens_clear(lens *l)
 }
 
 /* ---- the rows of the projection ---- */
-
 typedef struct rows_fit {
     const lens *lens;
     const pl_router_options *options;

@@ -19,7 +19,6 @@ enum {
 };
 
 typedef struct work {
-    const pca_job *job;
     /* C: columns of a point; R: number of directions in the iteration */
     size_t C, R;
     double *points;     /* [POINTS_A_BLOCK, C] points, centred and scaled */
@@ -50,23 +49,13 @@ static void add_scaled(double *y, double factor, const double *x, size_t n)
         y[i] += factor * x[i];
 }
 
-static size_t row_items(size_t n_rows)
-{
-    return (n_rows + ROWS_AN_ITEM - 1) / ROWS_AN_ITEM;
-}
-
-static size_t last_row(size_t item, size_t n_rows)
-{
-    size_t last = (item + 1) * ROWS_AN_ITEM;
-    return last < n_rows ? last : n_rows;
-}
-
 /* ---- covariance ---- */
 static pl_status add_covariance_rows(void *context, size_t item, int thread)
 {
     work *w = context;
+    const size_t first = item * ROWS_AN_ITEM;
     (void)thread;
-    for (size_t r = item * ROWS_AN_ITEM; r < last_row(item, w->C); ++r)
+    for (size_t r = first; r < w->C && r < first + ROWS_AN_ITEM; ++r)
         for (size_t i = 0; i < w->n_points; ++i) {
             const double *point = w->points + i * w->C;
             add_scaled(w->covariance + r * w->C, point[r], point, w->C);
@@ -96,8 +85,9 @@ static void orthonormalise(double *q, size_t R, size_t C)
 static pl_status multiply_directions(void *context, size_t item, int thread)
 {
     work *w = context;
+    const size_t first = item * ROWS_AN_ITEM;
     (void)thread;
-    for (size_t r = item * ROWS_AN_ITEM; r < last_row(item, w->R); ++r)
+    for (size_t r = first; r < w->R && r < first + ROWS_AN_ITEM; ++r)
         for (size_t c = 0; c < w->C; ++c)
             w->next[r * w->C + c] =
                 dot_doubles(w->q + r * w->C, w->covariance + c * w->C, w->C);
@@ -106,52 +96,53 @@ static pl_status multiply_directions(void *context, size_t item, int thread)
 
 pl_status pca_fit(const pca_job *job, double *rows, double *variances)
 {
-    work w = {.job = job, .C = (size_t)job->dim, .R = (size_t)job->rank + SPARE};
+    work w = {.C = (size_t)job->dim, .R = (size_t)job->rank + SPARE};
     if (w.R > w.C)
         w.R = w.C;
-    size_t size =
-        POINTS_A_BLOCK * w.C + w.C * w.C + 2 * w.R * w.C + 2 * w.R * w.R + w.R;
+    const size_t C = w.C, R = w.R;
+    const size_t C_items = (C + ROWS_AN_ITEM - 1) / ROWS_AN_ITEM;
+    const size_t R_items = (R + ROWS_AN_ITEM - 1) / ROWS_AN_ITEM;
+    const size_t size = POINTS_A_BLOCK * C + C * C + 2 * R * C + 2 * R * R + R;
     pl_status status;
     PL_TRY(pl_try_alloc(size * sizeof(double), "principal components",
                         (void **)&w.points));
-    w.covariance = w.points + POINTS_A_BLOCK * w.C;
-    w.q = w.covariance + w.C * w.C;
-    w.next = w.q + w.R * w.C;
-    w.small = w.next + w.R * w.C;
-    w.turn = w.small + w.R * w.R;
-    w.values = w.turn + w.R * w.R;
-    size_t stride = (w.job->n + SAMPLE - 1) / SAMPLE, n = w.job->n / stride;
+    w.covariance = w.points + POINTS_A_BLOCK * C;
+    w.q = w.covariance + C * C;
+    w.next = w.q + R * C;
+    w.small = w.next + R * C;
+    w.turn = w.small + R * R;
+    w.values = w.turn + R * R;
+    size_t stride = (job->n + SAMPLE - 1) / SAMPLE, n = job->n / stride;
     for (size_t first = 0; first < n; first += POINTS_A_BLOCK) {
         w.n_points = n - first < POINTS_A_BLOCK ? n - first : POINTS_A_BLOCK;
         for (size_t i = 0; i < w.n_points; ++i) {
-            const float *x = job->x + (first + i) * stride * w.C;
-            for (size_t c = 0; c < w.C; ++c)
-                w.points[i * w.C + c] =
+            const float *x = job->x + (first + i) * stride * C;
+            for (size_t c = 0; c < C; ++c)
+                w.points[i * C + c] =
                     ((double)x[c] - (double)job->mean[c]) * (double)job->scale[c];
         }
-        PL_TRY(pl_parallel(w.job->n_threads, row_items(w.C), add_covariance_rows, &w));
+        PL_TRY(pl_parallel(job->n_threads, C_items, add_covariance_rows, &w));
     }
-    for (size_t i = 0; i < w.C * w.C; ++i)
+    for (size_t i = 0; i < C * C; ++i)
         w.covariance[i] /= (double)n;
     uint64_t stream = pl_stream("pca", 0, 0);
-    for (size_t i = 0; i < w.R * w.C; ++i)
-        w.q[i] = (double)pl_random_normal(w.job->seed, stream, i);
-    orthonormalise(w.q, w.R, w.C);
+    for (size_t i = 0; i < R * C; ++i)
+        w.q[i] = (double)pl_random_normal(job->seed, stream, i);
+    orthonormalise(w.q, R, C);
     for (int step = 0; step < POWER_STEPS; ++step) {
-        PL_TRY(pl_parallel(w.job->n_threads, row_items(w.R), multiply_directions, &w));
-        memcpy(w.q, w.next, w.R * w.C * sizeof *w.q);
-        orthonormalise(w.q, w.R, w.C);
+        PL_TRY(pl_parallel(job->n_threads, R_items, multiply_directions, &w));
+        memcpy(w.q, w.next, R * C * sizeof *w.q);
+        orthonormalise(w.q, R, C);
     }
     /* Rayleigh-Ritz step: the eigenvectors of q C q^T rotate the rows of q into
      * principal components. */
-    size_t R = w.R, C = w.C;
-    PL_TRY(pl_parallel(w.job->n_threads, row_items(w.R), multiply_directions, &w));
+    PL_TRY(pl_parallel(job->n_threads, R_items, multiply_directions, &w));
     for (size_t i = 0; i < R; ++i)
         for (size_t j = 0; j < R; ++j)
             w.small[i * R + j] = dot_doubles(w.next + i * C, w.q + j * C, C);
     eigen_symmetric(w.small, R, w.values, w.turn);
-    memset(rows, 0, (size_t)w.job->rank * C * sizeof *rows);
-    for (size_t r = 0; r < (size_t)w.job->rank; ++r) {
+    memset(rows, 0, (size_t)job->rank * C * sizeof *rows);
+    for (size_t r = 0; r < (size_t)job->rank; ++r) {
         variances[r] = fmax(w.values[r], 0.0);
         for (size_t s = 0; s < R; ++s)
             add_scaled(rows + r * C, w.turn[r * R + s], w.q + s * C, C);

@@ -5,7 +5,6 @@
 #include <math.h>
 
 /* ---- creating a router ---- */
-
 pl_status router_create(pl_router_kind kind, int n_levels, const int *experts, int dim,
                         int rank, bool with_rows, pl_router **out)
 {
@@ -44,7 +43,6 @@ void pl_router_destroy(pl_router **router)
 }
 
 /* ---- costs of paths ---- */
-
 int router_n_centroids(const pl_router *router)
 {
     int sum = 0;
@@ -94,13 +92,6 @@ void router_costs(const pl_router *router, const double *distances, const double
     }
     for (int path = 0; bias && path < n; ++path)
         costs[path] += bias[path];
-}
-
-int router_label(const pl_router *router, int path, int level)
-{
-    for (int l = router->n_levels - 1; l > level; --l)
-        path /= router->experts[l];
-    return path % router->experts[level];
 }
 
 int router_cheapest(const double *costs, int n_paths)

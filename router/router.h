@@ -1,11 +1,12 @@
 /* The public header of router. A router decides to which path a document goes.
  *
  * The feature of a document is a mean of hidden states: the states of the base model's
- * last block at the document's first `prefix` tokens. K-means computes one centroid per
- * path. Product k-means splits the feature into one part per level and clusters each
- * part; the labels of all parts together identify the path. The discriminative router
- * is linear. It is fitted to scores that say how well each path predicts each document,
- * so that a document goes to the path that would predict it best.
+ * last block in some windows of the document (pl_feature_job). K-means computes one
+ * centroid per path. Product k-means splits the feature into one part per level and
+ * clusters each part; the labels of all parts together identify the path. The
+ * discriminative router is linear. It is fitted to scores that say how well each path
+ * predicts each document, so that a document goes to the path that would predict it
+ * best.
  *
  * Each path has a cost for a document: the distance of the document to the path's
  * centroids plus the path's price. A document goes to the path with the lowest cost.
@@ -19,9 +20,9 @@
  * sharpen, scale to unit length), because hidden states have a few directions with
  * large variance that say little about a document.
  *
- * Read in this order: kmeans, lens (pca, sharpen), router, router_fit (discriminate,
- * arrange, balance), features, shards, prefix_lm, prefix_lm_fit, prefix_lm_code, judge
- * (purity, NMI), scorer, map (a picture). */
+ * Read in this order: kmeans, lens (pca, sharpen, eigen), router, router_fit
+ * (discriminate, arrange, balance, alike), features, shards, prefix_lm, prefix_lm_fit,
+ * prefix_lm_code, judge (purity, NMI), map (a picture). */
 #pragma once
 #include "corpus/corpus.h"
 #include "eval/eval.h"

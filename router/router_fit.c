@@ -182,8 +182,11 @@ static pl_status balance_shards(fit *f)
         job.limit = fmax(job.limit, fullest);
         for (int level = 0; level < f->router->n_levels; ++level) {
             kmeans_job means = level_job(f, level);
+            int below = 1; /* number of tuples of the labels at deeper levels */
+            for (int l = level + 1; l < f->router->n_levels; ++l)
+                below *= f->router->experts[l];
             for (size_t i = 0; i < f->n; ++i)
-                f->label[i] = router_label(f->router, f->path[i], level);
+                f->label[i] = f->path[i] / below % f->router->experts[level];
             PL_CHECK(kmeans_move(&means, f->label, f->router->centroids[level]));
         }
         PL_CHECK(on_points(f, measure_points));
@@ -224,60 +227,6 @@ static pl_status alloc_fit(fit *f)
     f->scratch = f->z + n * rank;
     f->path = (int *)(f->scratch + threads * dim);
     f->label = f->path + n;
-    return PL_OK;
-}
-
-static pl_status fit_all(fit *f)
-{
-    const pl_router_options *options = f->options;
-    PL_CHECK(lens_fit(&f->router->lens, f->features, f->n, options));
-    /* Product k-means: components are sorted by importance and given to the parts in
-     * turn, so that every level gets important components. */
-    pl_router *router = f->router;
-    const lens *l = &router->lens;
-    size_t dim = (size_t)l->dim, bytes = (size_t)l->rank * dim * sizeof *l->rows;
-    if (l->rows && router->n_levels >= 2) {
-        float *best_first = pl_alloc(bytes);
-        memcpy(best_first, l->rows, bytes);
-        for (int round = 0, from = 0; from < l->rank; ++round)
-            for (int level = 0; level < router->n_levels; ++level)
-                if (round < router_part_size(router, level))
-                    memcpy(l->rows + (size_t)(router_part(router, level) + round) * dim,
-                           best_first + (size_t)from++ * dim, dim * sizeof *l->rows);
-        pl_free(best_first);
-    }
-    PL_CHECK(on_points(f, project_points));
-    if (router->kind == PL_ROUTER_LINEAR) {
-        discriminate_job job = {.points = f->z,
-                                .n = f->n,
-                                .dim = router->lens.rank,
-                                .k = router->n_paths,
-                                .scores = options->scores,
-                                .decay = options->decay,
-                                .iterations = options->iterations,
-                                .n_threads = options->n_threads};
-        PL_CHECK(discriminate_fit(&job, f->distances, router->centroids[0],
-                                  &router->inertia));
-    }
-    for (int level = 0; router->kind != PL_ROUTER_LINEAR && level < router->n_levels;
-         ++level) {
-        kmeans_job job = level_job(f, level);
-        PL_CHECK(kmeans_fit(&job, router->centroids[level], NULL));
-    }
-    /* with plain k-means, similar clusters are assigned to paths that share modules */
-    int64_t n_paths = 1;
-    for (int level = 0; level < options->n_levels && level < PL_LEVELS_MAX; ++level)
-        n_paths *= options->experts[level];
-    if (options->kind == PL_ROUTER_KMEANS && options->n_levels >= 2 &&
-        n_paths == options->n_paths)
-        PL_CHECK(arrange_grid(router->centroids[0], options->n_paths, l->rank,
-                              options->n_levels, options->experts, options->seed));
-    PL_CHECK(on_points(f, measure_points));
-    take_inertia(f);
-    if (options->balance > 0.0) {
-        PL_CHECK(balance_shards(f));
-        take_inertia(f);
-    }
     return PL_OK;
 }
 
@@ -330,8 +279,55 @@ static pl_status fit_documents(const float *features, size_t n, int dim,
     PL_TRY(router_create(options->kind, levels_of(options), experts, dim,
                          rank_of(options, dim), has_rows, &f.router));
     PL_TRY(alloc_fit(&f));
-    PL_TRY(fit_all(&f));
-    *out = f.router;
+    PL_TRY(lens_fit(&f.router->lens, features, n, options));
+    /* Product k-means: components are sorted by importance and given to the parts in
+     * turn, so that every level gets important components. */
+    pl_router *router = f.router;
+    const lens *l = &router->lens;
+    const size_t C = (size_t)dim, bytes = (size_t)l->rank * C * sizeof *l->rows;
+    if (l->rows && router->n_levels >= 2) {
+        float *best_first = pl_alloc(bytes);
+        memcpy(best_first, l->rows, bytes);
+        for (int round = 0, from = 0; from < l->rank; ++round)
+            for (int level = 0; level < router->n_levels; ++level)
+                if (round < router_part_size(router, level))
+                    memcpy(l->rows + (size_t)(router_part(router, level) + round) * C,
+                           best_first + (size_t)from++ * C, C * sizeof *l->rows);
+        pl_free(best_first);
+    }
+    PL_TRY(on_points(&f, project_points));
+    if (router->kind == PL_ROUTER_LINEAR) {
+        discriminate_job job = {.points = f.z,
+                                .n = n,
+                                .dim = router->lens.rank,
+                                .k = router->n_paths,
+                                .scores = options->scores,
+                                .decay = options->decay,
+                                .iterations = options->iterations,
+                                .n_threads = options->n_threads};
+        PL_TRY(discriminate_fit(&job, f.distances, router->centroids[0],
+                                &router->inertia));
+    }
+    for (int level = 0; router->kind != PL_ROUTER_LINEAR && level < router->n_levels;
+         ++level) {
+        kmeans_job job = level_job(&f, level);
+        PL_TRY(kmeans_fit(&job, router->centroids[level], NULL));
+    }
+    /* with plain k-means, similar clusters are assigned to paths that share modules */
+    int64_t n_paths = 1;
+    for (int level = 0; level < options->n_levels && level < PL_LEVELS_MAX; ++level)
+        n_paths *= options->experts[level];
+    if (options->kind == PL_ROUTER_KMEANS && options->n_levels >= 2 &&
+        n_paths == options->n_paths)
+        PL_TRY(arrange_grid(router->centroids[0], options->n_paths, l->rank,
+                            options->n_levels, options->experts, options->seed));
+    PL_TRY(on_points(&f, measure_points));
+    take_inertia(&f);
+    if (options->balance > 0.0) {
+        PL_TRY(balance_shards(&f));
+        take_inertia(&f);
+    }
+    *out = router;
     f.router = NULL;
 done:
     pl_free(f.distances);

@@ -52,11 +52,9 @@ int router_n_centroids(const pl_router *router);
  * after level. For a linear router, writes the negative scores instead. */
 void router_distances(const pl_router *router, const float *z, double *distances);
 
-/* Computes the costs of all paths from the distances; `bias` may be NULL. router_label
- * returns the label of a path at a level. */
+/* Computes the costs of all paths from the distances; `bias` may be NULL. */
 void router_costs(const pl_router *router, const double *distances, const double *bias,
                   double *costs);
-int router_label(const pl_router *router, int path, int level);
 
 /* Returns the path with the least cost; if costs are equal, the first such path. */
 int router_cheapest(const double *costs, int n_paths);

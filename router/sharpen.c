@@ -40,15 +40,10 @@ typedef struct work {
     int *label;       /* [n] cluster of each point */
 } work;
 
-static size_t columns(const work *w)
-{
-    return w->turned ? w->R : w->C;
-}
-
 static pl_status view_points(void *context, size_t item, int thread)
 {
     work *w = context;
-    const size_t first = item * POINTS_A_ITEM, n = columns(w);
+    const size_t first = item * POINTS_A_ITEM, n = w->turned ? w->R : w->C;
     (void)thread;
     for (size_t i = first; i < w->job->n && i < first + POINTS_A_ITEM; ++i) {
         const float *point = w->job->points + i * w->C;
@@ -66,21 +61,6 @@ static pl_status view_points(void *context, size_t item, int thread)
             out[r] = (float)((double)out[r] * factor);
     }
     return PL_OK;
-}
-
-static void take_means(work *w)
-{
-    memset(w->means, 0, w->K * w->C * sizeof *w->means);
-    memset(w->count, 0, w->K * sizeof *w->count);
-    for (size_t i = 0; i < w->job->n; ++i) {
-        double *mean = w->means + (size_t)w->label[i] * w->C;
-        ++w->count[w->label[i]];
-        for (size_t c = 0; c < w->C; ++c)
-            mean[c] += (double)w->job->points[i * w->C + c];
-    }
-    for (size_t k = 0; k < w->K; ++k)
-        for (size_t c = 0; w->count[k] > 0 && c < w->C; ++c)
-            w->means[k * w->C + c] /= (double)w->count[k];
 }
 
 /* Computes one row of S_w. Adds all points, in their order. */
@@ -124,11 +104,12 @@ pl_status sharpen_fit(const sharpen_job *job, double *rows)
     w.label = (int *)(w.centroids + w.K * w.C);
     for (int round = 0; round < job->rounds; ++round) {
         const size_t n_items = (n + POINTS_A_ITEM - 1) / POINTS_A_ITEM;
+        const size_t columns = w.turned ? w.R : w.C;
         const kmeans_job clusters = {
             .points = w.view,
             .n = n,
-            .stride = columns(&w),
-            .dim = (int)columns(&w),
+            .stride = columns,
+            .dim = (int)columns,
             .k = job->clusters,
             .restarts = 1,
             .iterations = ITERATIONS,
@@ -137,7 +118,17 @@ pl_status sharpen_fit(const sharpen_job *job, double *rows)
             .n_threads = job->n_threads};
         PL_TRY(pl_parallel(job->n_threads, n_items, view_points, &w));
         PL_TRY(kmeans_fit(&clusters, w.centroids, w.label));
-        take_means(&w);
+        memset(w.means, 0, w.K * w.C * sizeof *w.means);
+        memset(w.count, 0, w.K * sizeof *w.count);
+        for (size_t i = 0; i < n; ++i) {
+            double *mean = w.means + (size_t)w.label[i] * w.C;
+            ++w.count[w.label[i]];
+            for (size_t c = 0; c < w.C; ++c)
+                mean[c] += (double)job->points[i * w.C + c];
+        }
+        for (size_t k = 0; k < w.K; ++k)
+            for (size_t c = 0; w.count[k] > 0 && c < w.C; ++c)
+                w.means[k * w.C + c] /= (double)w.count[k];
         PL_TRY(pl_parallel(job->n_threads, w.C, scatter_rows, &w));
         /* The rows of the projection are the eigenvectors with the least variance
          * within clusters. These are the last eigenvectors, and the last one becomes

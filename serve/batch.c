@@ -22,11 +22,13 @@ enum { READ = 512 };
 /* Place i of a batch holds the request that decodes in slot i. */
 typedef struct place {
     sequence sequence;
-    pl_batch_request asked; /* not its prompt, options and routes */
-    int32_t *prompt;        /* a copy; freed and NULL when the prompt has been read */
-    int n_read;             /* number of the prompt's tokens that were read */
-    bool scored;            /* the request asks for scores of the prompt's tokens */
-    uint64_t number;        /* order of joining: prompts are read in this order */
+    /* the request; its prompt, options and routes are borrowed only until join returns,
+     * so they are not read here */
+    pl_batch_request asked;
+    int32_t *prompt;  /* a copy; freed and NULL when the prompt has been read */
+    int n_read;       /* number of the prompt's tokens that were read */
+    bool scored;      /* the request asks for scores of the prompt's tokens */
+    uint64_t number;  /* order of joining: prompts are read in this order */
     double began;     /* time when reading the prompt began; 0: it has not begun */
     double answering; /* time when the prompt had been read and the answer began */
     bool taken;       /* the place has a request */
@@ -212,7 +214,7 @@ static void take_place(pl_batch *b, place *p, const pl_batch_request *q)
 static pl_status on_rerouted_score(void *context, const pl_token_score *score)
 {
     const place *p = context;
-    rerouting_score(p->route, score);
+    PL_CHECK(rerouting_score(p->route, score));
     return p->scores ? p->asked.score(p->asked.context, score) : PL_OK;
 }
 
@@ -311,12 +313,12 @@ static pl_status score_prompt_rows(void *context, int first, int count,
     prompt_rows *rows = context;
     place *p = rows->place;
     if (p->n_read + first == 0)
-        PL_CHECK(sequence_score_prompt(&p->sequence, NULL, p->prompt[0]));
+        PL_CHECK(sequence_score(&p->sequence, NULL, p->prompt[0]));
     for (int i = 0; i < count; i++) {
         const int next = p->n_read + first + i + 1;
         rows->last = logits + (size_t)i * (size_t)rows->batch->vocab;
         if (next < p->sequence.result.n_prompt)
-            PL_CHECK(sequence_score_prompt(&p->sequence, rows->last, p->prompt[next]));
+            PL_CHECK(sequence_score(&p->sequence, rows->last, p->prompt[next]));
     }
     return PL_OK;
 }

@@ -107,38 +107,6 @@ static int rank_tokens(pl_chooser *chooser, const float *logits, float highest,
     return n;
 }
 
-static int take_candidates(pl_chooser *chooser, const float *logits, float highest,
-                           const pl_choice *choice)
-{
-    bool cut = choice->top_k > 0 && choice->top_k < chooser->vocab;
-    if (cut || choice->min_p > 0) {
-        int n = rank_tokens(chooser, logits, highest, choice,
-                            cut ? choice->top_k : chooser->vocab, INFINITY);
-        /* Finds the smallest number of ranked tokens whose weights reach top_p of the
-         * sum of the n weights. */
-        const double *weight = chooser->weight;
-        double enough = choice->top_p * sum_weights(weight, n), sum = 0.0;
-        for (int i = 0; i < n; ++i) {
-            sum += weight[i];
-            if (sum >= enough)
-                return i + 1;
-        }
-        return n;
-    }
-    /* Every token is a candidate, so no ranking is needed: tokens stay in the order of
-     * their numbers. */
-    double temperature = choice->temperature;
-    for (int32_t v = 0; v < chooser->vocab; ++v) {
-        chooser->token[v] = v;
-        chooser->weight[v] = exp(((double)logits[v] - (double)highest) / temperature);
-    }
-    int n = chooser->vocab;
-    if (choice->top_p >= 1.0)
-        return n;
-    return rank_tokens(chooser, logits, highest, choice, n,
-                       choice->top_p * sum_weights(chooser->weight, n));
-}
-
 pl_status pl_choose_token(pl_chooser *chooser, const float *logits,
                           const pl_choice *choice, uint64_t index, int32_t *token)
 {
@@ -173,16 +141,44 @@ pl_status pl_choose_token(pl_chooser *chooser, const float *logits,
     *token = best;
     if (choice->temperature == 0.0)
         return PL_OK;
-    int n = take_candidates(chooser, logits, logits[*token], choice);
+    const float highest = logits[best];
+    const double *weight = chooser->weight;
+    const bool cut = choice->top_k > 0 && choice->top_k < vocab;
+    int n = vocab;
+    if (cut || choice->min_p > 0) {
+        n = rank_tokens(chooser, logits, highest, choice, cut ? choice->top_k : vocab,
+                        INFINITY);
+        /* Finds the smallest number of ranked tokens whose weights reach top_p of the
+         * sum of the n weights. */
+        double enough = choice->top_p * sum_weights(weight, n), reached = 0.0;
+        for (int i = 0; i < n; ++i) {
+            reached += weight[i];
+            if (reached >= enough) {
+                n = i + 1;
+                break;
+            }
+        }
+    } else {
+        /* Every token is a candidate, so no ranking is needed: tokens stay in the order
+         * of their numbers. */
+        for (int32_t v = 0; v < vocab; ++v) {
+            chooser->token[v] = v;
+            chooser->weight[v] =
+                exp(((double)logits[v] - (double)highest) / choice->temperature);
+        }
+        if (choice->top_p < 1.0)
+            n = rank_tokens(chooser, logits, highest, choice, vocab,
+                            choice->top_p * sum_weights(weight, vocab));
+    }
     double u = pl_random_uniform(choice->seed, pl_stream("choose", 0, 0), index);
     /* draws the candidate at which the running sum of weights passes u * (sum of
      * weights); never a candidate with weight 0 */
-    double target = u * sum_weights(chooser->weight, n), sum = 0.0;
+    double target = u * sum_weights(weight, n), sum = 0.0;
     *token = chooser->token[0];
     for (int i = 0; i < n && !(sum > target); ++i) {
-        if (chooser->weight[i] > 0.0)
+        if (weight[i] > 0.0)
             *token = chooser->token[i];
-        sum += chooser->weight[i];
+        sum += weight[i];
     }
     return PL_OK;
 }

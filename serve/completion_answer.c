@@ -4,11 +4,6 @@
 #include <math.h>
 #include <stdio.h>
 
-static pl_json *make_null(void)
-{
-    return pl_json_make_real(NAN);
-}
-
 pl_status pl_token_text(const pl_tokenizer *tokenizer, int32_t token, pl_buf *out)
 {
     static const char *const names[] = {
@@ -51,23 +46,6 @@ static pl_status set_token(const pl_tokenizer *tokenizer, int32_t token, pl_json
     return status;
 }
 
-/* Writes the path of an answer, and, if the path was chosen again, which path wrote
- * each part. */
-static void set_paths(const pl_completion_choice *c, pl_json *choice)
-{
-    pl_json_set_text(choice, "path", c->path);
-    if (c->n_spans == 0)
-        return;
-    pl_json *list = pl_json_array();
-    for (int i = 0; i < c->n_spans; i++) {
-        pl_json *span = pl_json_object();
-        pl_json_set_int(span, "from", c->spans[i].from);
-        pl_json_set_text(span, "path", c->spans[i].path);
-        pl_json_push(list, span);
-    }
-    pl_json_set(choice, "paths", list);
-}
-
 /* Writes the scores in four lists, as /v1/completions does. */
 static pl_status set_scores(const pl_completion_answer *a, pl_completion_choice *c,
                             pl_json *scores)
@@ -82,7 +60,7 @@ static pl_status set_scores(const pl_completion_answer *a, pl_completion_choice 
         /* The likeliest tokens and the token that was chosen. If two tokens have the
          * same text, the value of the likelier one is kept. */
         const bool is_scored = isfinite(s->logprob);
-        pl_json *top = is_scored ? pl_json_object() : make_null();
+        pl_json *top = is_scored ? pl_json_object() : pl_json_make_real(NAN);
         if (status == PL_OK && is_scored)
             status = set_token(a->tokenizer, s->token, top, &s->logprob);
         for (int k = s->n_top - 1; is_scored && k >= 0 && status == PL_OK; k--)
@@ -146,31 +124,6 @@ static pl_status set_chat_scores(const pl_completion_answer *a,
     return status;
 }
 
-static pl_status write_choice(const pl_completion_answer *a, pl_completion_choice *c,
-                              pl_json *choice)
-{
-    pl_status status = PL_OK;
-    pl_json *text = pl_json_make_bytes(c->text, c->text_len);
-    if (!a->chat)
-        pl_json_set(choice, "text", text);
-    pl_json_set_int(choice, "index", c->index);
-    if (a->chat) {
-        pl_json *message = pl_json_object();
-        if (c->first)
-            pl_json_set_text(message, "role", "assistant");
-        pl_json_set(message, "content", text);
-        pl_json_set(choice, a->stream ? "delta" : "message", message);
-    }
-    set_paths(c, choice);
-    pl_json *scores = c->scored ? pl_json_object() : make_null();
-    if (c->scored)
-        status = a->chat ? set_chat_scores(a, c, scores) : set_scores(a, c, scores);
-    pl_json_set(choice, "logprobs", scores);
-    pl_json_set(choice, "finish_reason",
-                c->ended ? pl_json_make_text(pl_finish_name(c->finish)) : make_null());
-    return status;
-}
-
 pl_status pl_completion_write(const pl_completion_answer *a, pl_buf *out)
 {
     char id[40];
@@ -185,8 +138,40 @@ pl_status pl_completion_write(const pl_completion_answer *a, pl_buf *out)
     pl_json_set_int(o, "created", a->created);
     pl_json_set_text(o, "model", a->model);
     for (int i = 0; i < a->n_choices && status == PL_OK; i++) {
+        pl_completion_choice *c = &a->choices[i];
         pl_json *choice = pl_json_object();
-        status = write_choice(a, &a->choices[i], choice);
+        pl_json *text = pl_json_make_bytes(c->text, c->text_len);
+        if (!a->chat)
+            pl_json_set(choice, "text", text);
+        pl_json_set_int(choice, "index", c->index);
+        if (a->chat) {
+            pl_json *message = pl_json_object();
+            if (c->first)
+                pl_json_set_text(message, "role", "assistant");
+            pl_json_set(message, "content", text);
+            pl_json_set(choice, a->stream ? "delta" : "message", message);
+        }
+        pl_json_set_text(choice, "path", c->path);
+        if (c->n_spans > 0) {
+            /* The path was chosen again, so the answer tells which path wrote each
+             * part. */
+            pl_json *spans = pl_json_array();
+            for (int k = 0; k < c->n_spans; k++) {
+                pl_json *span = pl_json_object();
+                pl_json_set_int(span, "from", c->spans[k].from);
+                pl_json_set_text(span, "path", c->spans[k].path);
+                pl_json_push(spans, span);
+            }
+            pl_json_set(choice, "paths", spans);
+        }
+        /* null stands for a value that is not known */
+        pl_json *scores = c->scored ? pl_json_object() : pl_json_make_real(NAN);
+        if (c->scored)
+            status = a->chat ? set_chat_scores(a, c, scores) : set_scores(a, c, scores);
+        pl_json_set(choice, "logprobs", scores);
+        pl_json_set(choice, "finish_reason",
+                    c->ended ? pl_json_make_text(pl_finish_name(c->finish))
+                             : pl_json_make_real(NAN));
         pl_json_push(choices, choice);
     }
     pl_json_set(o, "choices", choices);

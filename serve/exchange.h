@@ -14,7 +14,7 @@
  * are not trusted: every length, offset, shape and type is checked before it is used.
  *
  * Read in this order: safetensors, weights, llama_config, import; piece_list,
- * tokenizer_files, gguf, export. */
+ * export, export_gguf. */
 #pragma once
 #include "modules/modules.h"
 

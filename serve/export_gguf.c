@@ -1,13 +1,126 @@
-/* Writes one path as a GGUF file of the architecture llama or, with QK norm, qwen3. */
-#include "serve/gguf.h"
+/* Writes one path as a GGUF file (version 3) of the architecture llama or, with QK
+ * norm, qwen3: keys and tensor descriptions, then the tensors.
+ *
+ *   "GGUF" | version u32 | n_tensors u64 | n_keys u64
+ *   key*     name | type u32 | value
+ *   tensor*  name | n_dims u32 | dims u64*, row length first | type u32 | offset u64
+ *   zeros up to a multiple of 32 bytes | data of each tensor, padded in the same way
+ *
+ * A text is stored as its length (u64), then its bytes. All numbers are
+ * little-endian. */
 #include "serve/piece_list.h"
 #include "serve/weights.h"
 #include "corpus/corpus.h"
 #include <stdio.h>
 
-/* The value of the key `general.file_type` for each pl_weight_type. */
+enum {
+    GGUF_VERSION = 3,
+    GGUF_ALIGNMENT = 32,
+    QUANTISATION = 2 /* ggml's version number of its quantised blocks */
+};
+
+/* For each pl_weight_type: the value of the key `general.file_type`, and ggml's number
+ * for the type of a tensor. */
 static const uint32_t file_types[PL_WEIGHT_COUNT] = {0, 1, 32, 7};
-enum { QUANTISATION = 2 }; /* ggml's version number of its quantised blocks */
+static const uint32_t tensor_types[PL_WEIGHT_COUNT] = {0, 1, 30, 8};
+
+/* Kinds of values, with the numbers that the format gives them. */
+typedef enum gguf_kind {
+    GGUF_U32 = 4,
+    GGUF_I32 = 5,
+    GGUF_F32 = 6,
+    GGUF_BOOL = 7,
+    GGUF_TEXT = 8,
+    GGUF_LIST = 9
+} gguf_kind;
+
+typedef struct gguf_head {
+    pl_buf keys, tensors; /* the encoded keys and tensor descriptions so far */
+    /* data_bytes: bytes of the data of these tensors, with padding */
+    uint64_t n_keys, n_tensors, data_bytes;
+} gguf_head;
+
+static void add_le_value(pl_buf *out, uint64_t value, size_t n_bytes)
+{
+    uint8_t bytes[8];
+    pl_le_put(bytes, value, n_bytes);
+    pl_buf_append(out, bytes, n_bytes);
+}
+
+static void add_text(pl_buf *out, const char *text, size_t len)
+{
+    add_le_value(out, len, 8);
+    pl_buf_append(out, text, len);
+}
+
+/* ---- keys ---- */
+static void put_key(gguf_head *h, const char *key, gguf_kind kind)
+{
+    add_text(&h->keys, key, strlen(key));
+    add_le_value(&h->keys, kind, 4);
+    h->n_keys++;
+}
+
+static void gguf_add_f32(gguf_head *h, float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    add_le_value(&h->keys, bits, 4);
+}
+
+static void gguf_put_u32(gguf_head *h, const char *key, uint32_t value)
+{
+    put_key(h, key, GGUF_U32);
+    add_le_value(&h->keys, value, 4);
+}
+
+static void gguf_put_f32(gguf_head *h, const char *key, double value)
+{
+    put_key(h, key, GGUF_F32);
+    gguf_add_f32(h, (float)value);
+}
+
+static void gguf_put_bool(gguf_head *h, const char *key, bool value)
+{
+    put_key(h, key, GGUF_BOOL);
+    add_le_value(&h->keys, value, 1);
+}
+
+static void gguf_put_text(gguf_head *h, const char *key, const char *value)
+{
+    put_key(h, key, GGUF_TEXT);
+    add_text(&h->keys, value, strlen(value));
+}
+
+/* Begins a list of `n` values of this kind. The caller then adds the n values. */
+static void gguf_put_list(gguf_head *h, const char *key, gguf_kind kind, uint64_t n)
+{
+    put_key(h, key, GGUF_LIST);
+    add_le_value(&h->keys, kind, 4);
+    add_le_value(&h->keys, n, 8);
+}
+
+/* ---- tensors ---- */
+static uint64_t padded(uint64_t bytes)
+{
+    return (bytes + GGUF_ALIGNMENT - 1) / GGUF_ALIGNMENT * GGUF_ALIGNMENT;
+}
+
+/* Describes a tensor, whose data follows that of the tensors before it. */
+static void gguf_add_tensor(gguf_head *h, const char *name, const pl_tensor *tensor,
+                            pl_weight_type type)
+{
+    bool vector = weight_is_vector(tensor);
+    add_text(&h->tensors, name, strlen(name));
+    add_le_value(&h->tensors, vector ? 1 : 2, 4);
+    add_le_value(&h->tensors, (uint64_t)tensor->cols, 8);
+    if (!vector)
+        add_le_value(&h->tensors, (uint64_t)tensor->rows, 8);
+    add_le_value(&h->tensors, tensor_types[type], 4);
+    add_le_value(&h->tensors, h->data_bytes, 8);
+    h->data_bytes += padded(weight_bytes(type, tensor));
+    h->n_tensors++;
+}
 
 static const char *const names[][2] = {
     {"model.embed_tokens.weight", "token_embd.weight"},
@@ -24,24 +137,9 @@ static const char *const names[][2] = {
     {"mlp.gate_proj.weight", "ffn_gate.weight"},
     {"mlp.up_proj.weight", "ffn_up.weight"},
     {"mlp.down_proj.weight", "ffn_down.weight"}};
+enum { N_NAMES = sizeof names / sizeof *names };
 
-static pl_status gguf_name_of(const pl_tensor *t, char out[PL_NAME_MAX])
-{
-    char prefix[PL_NAME_MAX] = "";
-    const char *rest = t->name;
-    if (t->block >= 0) {
-        int used = snprintf(prefix, sizeof prefix, "model.layers.%d.", t->block);
-        rest += used;
-        snprintf(prefix, sizeof prefix, "blk.%d.", t->block);
-    }
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(rest, names[i][0]) == 0) {
-            snprintf(out, PL_NAME_MAX, "%.16s%.40s", prefix, names[i][1]);
-            return PL_OK;
-        }
-    return pl_fail(PL_ERR_INTERNAL, "tensor %s has no name in GGUF", t->name);
-}
-
+/* ---- the file ---- */
 static pl_status put_tokenizer_of(const pl_export *e, gguf_head *h)
 {
     piece_list list;
@@ -66,17 +164,17 @@ static pl_status put_tokenizer_of(const pl_export *e, gguf_head *h)
         char unused[32];
         gguf_put_list(h, "tokenizer.ggml.tokens", GGUF_TEXT, vocab);
         for (size_t i = 0; i < list.n; i++)
-            gguf_add_text(h, list.pieces[i].text, list.pieces[i].len);
+            add_text(&h->keys, list.pieces[i].text, list.pieces[i].len);
         for (size_t i = list.n; i < vocab; i++) {
             snprintf(unused, sizeof unused, "[PAD%zu]", i);
-            gguf_add_text(h, unused, strlen(unused));
+            add_text(&h->keys, unused, strlen(unused));
         }
         gguf_put_list(h, "tokenizer.ggml.scores", GGUF_F32, vocab);
         for (size_t i = 0; i < vocab; i++)
             gguf_add_f32(h, i < list.n ? list.pieces[i].score : -1000);
         gguf_put_list(h, "tokenizer.ggml.token_type", GGUF_I32, vocab);
         for (size_t i = 0; i < vocab; i++)
-            gguf_add_i32(h, i < list.n ? (int32_t)list.pieces[i].kind : PIECE_UNUSED);
+            add_le_value(&h->keys, i < list.n ? list.pieces[i].kind : PIECE_UNUSED, 4);
         gguf_put_u32(h, "tokenizer.ggml.bos_token_id", PL_TOKEN_BOS);
         gguf_put_u32(h, "tokenizer.ggml.eos_token_id", PL_TOKEN_EOS);
         gguf_put_u32(h, "tokenizer.ggml.unknown_token_id", PL_TOKEN_UNK);
@@ -98,6 +196,7 @@ static pl_weight_type type_of(const pl_export *e, const pl_tensor *t)
 
 pl_status pl_export_gguf(const pl_export *e, const char *path)
 {
+    static const uint8_t zeros[GGUF_ALIGNMENT];
     gguf_head head = {.n_keys = 0};
     pl_buf bytes = {0};
     pl_output *out = NULL;
@@ -139,10 +238,27 @@ pl_status pl_export_gguf(const pl_export *e, const char *path)
     PL_TRY(put_tokenizer_of(e, &head));
     for (int i = 0; i < pl_topology_n_tensors(e->topology); i++) {
         const pl_tensor *t = pl_topology_tensor(e->topology, i);
-        PL_TRY(gguf_name_of(t, name));
+        /* the beginning of the tensor's name, ours and GGUF's */
+        char block[2][PL_NAME_MAX] = {"", ""};
+        if (t->block >= 0) {
+            snprintf(block[0], sizeof block[0], "model.layers.%d.", t->block);
+            snprintf(block[1], sizeof block[1], "blk.%d.", t->block);
+        }
+        size_t k = 0;
+        while (k < N_NAMES && strcmp(t->name + strlen(block[0]), names[k][0]) != 0)
+            k++;
+        if (k == N_NAMES)
+            PL_TRY(pl_fail(PL_ERR_INTERNAL, "tensor %s has no name in GGUF", t->name));
+        snprintf(name, sizeof name, "%.16s%.40s", block[1], names[k][1]);
         gguf_add_tensor(&head, name, t, type_of(e, t));
     }
-    gguf_head_encode(&head, &bytes);
+    pl_buf_append(&bytes, "GGUF", 4);
+    add_le_value(&bytes, GGUF_VERSION, 4);
+    add_le_value(&bytes, head.n_tensors, 8);
+    add_le_value(&bytes, head.n_keys, 8);
+    pl_buf_append(&bytes, head.keys.data, head.keys.len);
+    pl_buf_append(&bytes, head.tensors.data, head.tensors.len);
+    pl_buf_append(&bytes, zeros, (size_t)(padded(bytes.len) - bytes.len));
     char folder[PL_PATH_MAX];
     PL_TRY(pl_make_folders(pl_path_above(folder, path)));
     PL_TRY(pl_output_open(path, &out));
@@ -158,6 +274,7 @@ pl_status pl_export_gguf(const pl_export *e, const char *path)
 done:
     pl_output_close(&out);
     pl_buf_destroy(&bytes);
-    gguf_head_destroy(&head);
+    pl_buf_destroy(&head.keys);
+    pl_buf_destroy(&head.tensors);
     return status;
 }

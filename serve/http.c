@@ -125,18 +125,6 @@ const char *http_request_header(struct MHD_Connection *c, const char *name)
     return mhd.MHD_lookup_connection_value(c, MHD_HEADER_KIND, name);
 }
 
-/* Whether the Host header names this machine; its port does not matter. */
-static bool is_own_host(const http_site *site, const char *host)
-{
-    const char *end = host && host[0] == '[' ? strchr(host, ']') : NULL;
-    size_t len = end ? (size_t)(end - host) + 1 : host ? strcspn(host, ":") : 0;
-    const char *const own[] = {"localhost", site->at.host, site->at.name};
-    for (size_t i = 0; i < 3 && len > 0; i++)
-        if (len == strlen(own[i]) && strncasecmp(host, own[i], len) == 0)
-            return true;
-    return false;
-}
-
 /* A browser sends no Origin with some requests of foreign pages (for images, for
  * example), but says in Sec-Fetch-Site that the page is foreign. A user may follow a
  * link from a foreign page to the page of the server ("/"). */
@@ -148,7 +136,15 @@ const char *http_site_doubt(const http_site *site, struct MHD_Connection *c,
                *from = http_request_header(c, "Sec-Fetch-Site");
     if (!site->local_only)
         return NULL;
-    if (!is_own_host(site, host))
+    /* the Host header must name this machine; its port does not matter */
+    const char *end = host && host[0] == '[' ? strchr(host, ']') : NULL;
+    const size_t len = end ? (size_t)(end - host) + 1 : host ? strcspn(host, ":") : 0;
+    const char *const own[] = {"localhost", site->at.host, site->at.name};
+    bool is_own_host = false;
+    for (size_t i = 0; i < 3 && len > 0; i++)
+        is_own_host = is_own_host ||
+                      (len == strlen(own[i]) && strncasecmp(host, own[i], len) == 0);
+    if (!is_own_host)
         return "the Host header must be localhost or the address at which this server "
                "listens";
     if (site->cors && origin &&

@@ -44,12 +44,6 @@ static const uint8_t *take_field_bytes(message *m, uint64_t len)
     return data;
 }
 
-static uint64_t take_fixed(message *m, size_t len)
-{
-    const uint8_t *bytes = take_field_bytes(m, len);
-    return bytes ? pl_le_get(bytes, len) : 0;
-}
-
 /* Reads the next field. Returns false at the end, or if the next field is not valid. */
 static bool next_message_field(message *m, field *f)
 {
@@ -57,23 +51,18 @@ static bool next_message_field(message *m, field *f)
         return false;
     uint64_t tag = take_varint(m);
     *f = (field){.number = tag >> 3, .wire = (unsigned)(tag & 7)};
-    if (f->wire == WIRE_VARINT)
+    if (f->wire == WIRE_VARINT) {
         f->value = take_varint(m);
-    else if (f->wire == WIRE_FIXED64)
-        f->value = take_fixed(m, 8);
-    else if (f->wire == WIRE_FIXED32)
-        f->value = take_fixed(m, 4);
-    else if (f->wire == WIRE_BYTES)
+    } else if (f->wire == WIRE_FIXED64 || f->wire == WIRE_FIXED32) {
+        const size_t len = f->wire == WIRE_FIXED64 ? 8 : 4;
+        const uint8_t *bytes = take_field_bytes(m, len);
+        f->value = bytes ? pl_le_get(bytes, len) : 0;
+    } else if (f->wire == WIRE_BYTES) {
         f->data = take_field_bytes(m, f->len = (size_t)take_varint(m));
-    else
+    } else {
         m->broken = true;
+    }
     return !m->broken;
-}
-
-static message inside(const field *f)
-{
-    bool bytes = f->wire == WIRE_BYTES;
-    return (message){f->data, bytes ? f->data + f->len : f->data, !bytes};
 }
 
 static pl_status tokenizer_damaged(const char *what)
@@ -81,12 +70,11 @@ static pl_status tokenizer_damaged(const char *what)
     return pl_fail(PL_ERR_DAMAGED, "the tokenizer's model is damaged: %s", what);
 }
 
-static pl_status read_token_piece(const field *whole, token_piece *out)
+static pl_status read_token_piece(message *m, token_piece *out)
 {
-    message m = inside(whole);
     field f;
     *out = (token_piece){.text = "", .kind = PIECE_NORMAL};
-    while (next_message_field(&m, &f)) {
+    while (next_message_field(m, &f)) {
         if (f.number == 1 && f.wire == WIRE_BYTES) {
             out->text = (const char *)f.data;
             out->len = f.len;
@@ -101,7 +89,7 @@ static pl_status read_token_piece(const field *whole, token_piece *out)
             out->kind = (piece_kind)f.value;
         }
     }
-    if (m.broken || out->len == 0 || !isfinite(out->score))
+    if (m->broken || out->len == 0 || !isfinite(out->score))
         return tokenizer_damaged("a piece is incomplete, has no text, or has a score "
                                  "that is not finite");
     return pieces_are_text(out->text, out->len)
@@ -109,46 +97,10 @@ static pl_status read_token_piece(const field *whole, token_piece *out)
                : tokenizer_damaged("a piece is not UTF-8");
 }
 
-static pl_status read_trainer(const field *whole, piece_list *out)
-{
-    message m = inside(whole);
-    field f;
-    while (next_message_field(&m, &f)) {
-        if (f.number == 3 && f.wire == WIRE_VARINT)
-            out->bpe = f.value == MODEL_BPE;
-        if (f.number == 35 && f.wire == WIRE_VARINT)
-            out->byte_fallback = f.value != 0;
-    }
-    return m.broken ? tokenizer_damaged("the trainer's settings cannot be read")
-                    : PL_OK;
-}
-
-/* Reads the settings of the normaliser. A missing field 3, 4 or 5 counts as true, as
- * the format says. */
-static pl_status read_normalizer(const field *whole, piece_list *out)
-{
-    message m = inside(whole);
-    field f;
-    bool thins = true, escapes = true, table = false;
-    out->blank_first = true;
-    while (next_message_field(&m, &f)) {
-        table |= f.number == 2 && f.len > 0;
-        if (f.number == 3)
-            out->blank_first = f.value != 0;
-        else if (f.number == 4)
-            thins = f.value != 0;
-        else if (f.number == 5)
-            escapes = f.value != 0;
-    }
-    out->exact = !table && !thins && escapes;
-    return m.broken ? tokenizer_damaged("the normaliser's settings cannot be read")
-                    : PL_OK;
-}
-
 pl_status piece_list_read(const void *model, size_t len, piece_list *out)
 {
     message m = {model, (const uint8_t *)model + len, false}, ahead = m;
-    field f;
+    field f, part;
     size_t n = 0;
     pl_status status = PL_OK;
     *out = (piece_list){.blank_first = true};
@@ -156,12 +108,38 @@ pl_status piece_list_read(const void *model, size_t len, piece_list *out)
         n += f.number == 1;
     out->pieces = pl_alloc((n + 1) * sizeof *out->pieces);
     while (next_message_field(&m, &f)) {
+        /* the message in a field that has no bytes is broken */
+        message in = {f.data, f.data ? f.data + f.len : NULL, f.wire != WIRE_BYTES};
         if (f.number == 1)
-            PL_TRY(read_token_piece(&f, &out->pieces[out->n++]));
-        else if (f.number == 2)
-            PL_TRY(read_trainer(&f, out));
-        else if (f.number == 3)
-            PL_TRY(read_normalizer(&f, out));
+            PL_TRY(read_token_piece(&in, &out->pieces[out->n++]));
+        if (f.number == 2) {
+            while (next_message_field(&in, &part)) {
+                if (part.number == 3 && part.wire == WIRE_VARINT)
+                    out->bpe = part.value == MODEL_BPE;
+                if (part.number == 35 && part.wire == WIRE_VARINT)
+                    out->byte_fallback = part.value != 0;
+            }
+            if (in.broken)
+                PL_TRY(tokenizer_damaged("the trainer's settings cannot be read"));
+        }
+        if (f.number == 3) {
+            /* The settings of the normaliser. A missing field 3, 4 or 5 counts as true,
+             * as the format says. */
+            bool thins = true, escapes = true, table = false;
+            out->blank_first = true;
+            while (next_message_field(&in, &part)) {
+                table |= part.number == 2 && part.len > 0;
+                if (part.number == 3)
+                    out->blank_first = part.value != 0;
+                else if (part.number == 4)
+                    thins = part.value != 0;
+                else if (part.number == 5)
+                    escapes = part.value != 0;
+            }
+            out->exact = !table && !thins && escapes;
+            if (in.broken)
+                PL_TRY(tokenizer_damaged("the normaliser's settings cannot be read"));
+        }
     }
     if (m.broken || out->n == 0)
         PL_TRY(tokenizer_damaged("it is incomplete, or has no pieces"));

@@ -49,10 +49,12 @@ static float *losses_of(const rerouting *w, int path)
 
 /* Notes the writing path's loss of the token that was just chosen, so that the path
  * need not read the token again to compute it. */
-void rerouting_score(rerouting *w, const pl_token_score *score)
+pl_status rerouting_score(void *context, const pl_token_score *score)
 {
+    rerouting *w = context;
     if (!w->rule.gate)
         losses_of(w, w->path)[w->n - 1] = (float)-score->logprob;
+    return PL_OK;
 }
 
 /* Chooses the path of the next token, from all text before the last border. (A prompt
@@ -113,50 +115,45 @@ static bool has_missed(const rerouting *w, int path)
     return pl_decoder_length(s->decoder, s->slot) < w->n - 1;
 }
 
-/* Chooses the path, or reads one piece that is needed before or after the choice; *n is
- * the number of tokens read. */
-static pl_status choose_or_read(rerouting *w, float *logits, int *n)
-{
-    const double start = pl_now();
-    pl_status status = PL_OK;
-    *n = 0;
-    if (w->stage == STAGE_CHOICE) {
-        while (!w->rule.gate && w->next < w->n_paths && !has_missed(w, w->next))
-            w->next++;
-        if (w->rule.gate || w->next == w->n_paths) {
-            const bool first = w->trace.n == 0;
-            choose_piece_path(w);
-            w->stage = first                    ? STAGE_PROMPT
-                       : has_missed(w, w->path) ? STAGE_MOVE
-                                                : STAGE_READY;
-            if (first)
-                pl_decoder_clear(w->slots[w->path].decoder, w->slots[w->path].slot);
-        }
-    }
-    if (w->stage == STAGE_CHOICE) {
-        status = read_piece(w, w->next, w->n - 1, true, logits, n);
-    } else if (w->stage == STAGE_MOVE) {
-        status = read_piece(w, w->path, w->n - 1, false, NULL, n);
-        if (!has_missed(w, w->path))
-            w->stage = STAGE_READY;
-    }
-    w->n_read += *n;
-    w->seconds += pl_now() - start;
-    return status;
-}
-
 pl_status rerouting_read(rerouting *w, int most, float *logits, int *n)
 {
     int piece;
     for (*n = 0; w->stage != STAGE_READY && (*n == 0 || *n < most); *n += piece) {
-        if (w->stage != STAGE_PROMPT) {
-            PL_CHECK(choose_or_read(w, logits, &piece));
+        if (w->stage == STAGE_PROMPT) {
+            const rerouting_slot s = rerouting_writer(w);
+            PL_CHECK(read_piece(w, w->path, w->n, false, logits, &piece));
+            if (pl_decoder_length(s.decoder, s.slot) == w->n)
+                w->stage = STAGE_READY;
             continue;
         }
-        const rerouting_slot s = rerouting_writer(w);
-        PL_CHECK(read_piece(w, w->path, w->n, false, logits, &piece));
-        if (pl_decoder_length(s.decoder, s.slot) == w->n)
-            w->stage = STAGE_READY;
+        /* Chooses the path, or reads one piece that is needed before or after the
+         * choice. */
+        const double start = pl_now();
+        pl_status status = PL_OK;
+        piece = 0;
+        if (w->stage == STAGE_CHOICE) {
+            while (!w->rule.gate && w->next < w->n_paths && !has_missed(w, w->next))
+                w->next++;
+            if (w->rule.gate || w->next == w->n_paths) {
+                const bool first = w->trace.n == 0;
+                choose_piece_path(w);
+                w->stage = first                    ? STAGE_PROMPT
+                           : has_missed(w, w->path) ? STAGE_MOVE
+                                                    : STAGE_READY;
+                if (first)
+                    pl_decoder_clear(w->slots[w->path].decoder, w->slots[w->path].slot);
+            }
+        }
+        if (w->stage == STAGE_CHOICE) {
+            status = read_piece(w, w->next, w->n - 1, true, logits, &piece);
+        } else if (w->stage == STAGE_MOVE) {
+            status = read_piece(w, w->path, w->n - 1, false, NULL, &piece);
+            if (!has_missed(w, w->path))
+                w->stage = STAGE_READY;
+        }
+        w->n_read += piece;
+        w->seconds += pl_now() - start;
+        PL_CHECK(status);
     }
     return PL_OK;
 }
@@ -241,12 +238,6 @@ void rerouting_close(rerouting **rerouting_)
 }
 
 /* ---- generating at once ---- */
-static pl_status take_written_loss(void *context, const pl_token_score *score)
-{
-    rerouting_score(context, score);
-    return PL_OK;
-}
-
 pl_status pl_reroute_generate(const pl_rerouter *r, const int32_t *prompt, int n_prompt,
                               const pl_generate_options *options, pl_piece_fn emit,
                               void *context, pl_generate_result *out,
@@ -270,7 +261,7 @@ pl_status pl_reroute_generate(const pl_rerouter *r, const int32_t *prompt, int n
         slots[path] = (rerouting_slot){r->decoders[path], 0};
     PL_TRY(
         rerouting_open(slots, r->n_paths, &r->rule, r->context, prompt, n_prompt, &w));
-    s.score = take_written_loss;
+    s.score = rerouting_score;
     s.score_context = w;
     PL_TRY(pl_chooser_create(pl_tokenizer_vocab(r->tokenizer), &chooser));
     PL_TRY(pl_try_alloc((size_t)r->vocab * sizeof(float), "logits", &logits));

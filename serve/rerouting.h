@@ -49,9 +49,9 @@ bool rerouting_is_ready(const rerouting *w);
  * tokens read. `logits` has room for one row per slot of the decoder. When the whole
  * prompt has been read, its first row gets the logits after the prompt. */
 pl_status rerouting_read(rerouting *w, int most, float *logits, int *n);
-/* Notes the score of a token that was chosen. Call this function before rerouting_take;
- * with a gate the call is not needed. */
-void rerouting_score(rerouting *w, const pl_token_score *score);
+/* Notes the score of a token that was chosen; `w` is a rerouting. Call this function,
+ * which never fails, before rerouting_take; with a gate the call is not needed. */
+pl_status rerouting_score(void *w, const pl_token_score *score);
 /* Appends the token that was chosen. */
 void rerouting_take(rerouting *w, int32_t token);
 

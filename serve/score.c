@@ -2,22 +2,6 @@
 #include "serve/serve.h"
 #include <math.h>
 
-/* Inserts a token into the list of the likeliest tokens so far, which is in falling
- * order. If logits are equal, the token with the lower number comes first. */
-static void insert_rank(pl_token_score *s, int n_top, int32_t token, double logit)
-{
-    int at = s->n_top;
-    if (at == n_top && !(n_top > 0 && logit > s->top[at - 1].logprob))
-        return;
-    if (at < n_top)
-        s->n_top++;
-    else
-        at--;
-    for (; at > 0 && logit > s->top[at - 1].logprob; --at)
-        s->top[at] = s->top[at - 1];
-    s->top[at] = (pl_token_rank){token, logit};
-}
-
 pl_status pl_score_token(const float *logits, int vocab, int32_t token, int n_top,
                          pl_token_score *out)
 {
@@ -26,7 +10,19 @@ pl_status pl_score_token(const float *logits, int vocab, int32_t token, int n_to
     for (int v = 0; v < vocab; ++v) {
         const double logit = (double)logits[v];
         highest = logit > highest ? logit : highest;
-        insert_rank(out, n_top, v, logit);
+        /* Inserts the token into the list of the likeliest tokens so far, which is in
+         * falling order. If logits are equal, the token with the lower number comes
+         * first. */
+        int at = out->n_top;
+        if (at == n_top && !(n_top > 0 && logit > out->top[at - 1].logprob))
+            continue;
+        if (at < n_top)
+            out->n_top++;
+        else
+            at--;
+        for (; at > 0 && logit > out->top[at - 1].logprob; --at)
+            out->top[at] = out->top[at - 1];
+        out->top[at] = (pl_token_rank){v, logit};
     }
     for (int v = 0; v < vocab; ++v)
         sum += exp((double)logits[v] - highest);

@@ -67,17 +67,12 @@ void sequence_close(sequence *s)
     pieces_destroy(&s->pieces);
 }
 
-static pl_status tell_score(sequence *s, const float *logits, int32_t token)
+pl_status sequence_score(sequence *s, const float *logits, int32_t token)
 {
     pl_token_score score = {.token = token, .logprob = NAN};
     if (logits)
         PL_CHECK(pl_score_token(logits, s->vocab, token, s->options.n_top, &score));
     return s->score(s->score_context, &score);
-}
-
-pl_status sequence_score_prompt(sequence *s, const float *logits, int32_t token)
-{
-    return s->score && s->options.prompt_scores ? tell_score(s, logits, token) : PL_OK;
 }
 
 pl_status sequence_take(sequence *s, pl_chooser *chooser, float *logits, int room)
@@ -99,7 +94,7 @@ pl_status sequence_take(sequence *s, pl_chooser *chooser, float *logits, int roo
     uint64_t place = (uint64_t)(s->result.n_prompt + s->result.n_tokens);
     PL_CHECK(pl_choose_token(chooser, logits, &o->choice, place, &s->token));
     if (s->raw && s->score)
-        PL_CHECK(tell_score(s, s->raw, s->token));
+        PL_CHECK(sequence_score(s, s->raw, s->token));
     if (s->chosen)
         ++s->chosen[s->token];
     ++s->result.n_tokens;

@@ -37,6 +37,6 @@ void sequence_close(sequence *s);
 /* Chooses a token from `logits` (whose values change), and emits the text that is
  * final. `room` is the number of tokens that still fit into the decoder's context. */
 pl_status sequence_take(sequence *s, pl_chooser *chooser, float *logits, int room);
-/* Reports the score of a token of the prompt, if the options ask for it; `logits` is
- * NULL for the first token. */
-pl_status sequence_score_prompt(sequence *s, const float *logits, int32_t token);
+/* Reports the score of a token to s->score, which must be set; `logits` is NULL for the
+ * first token of the prompt. */
+pl_status sequence_score(sequence *s, const float *logits, int32_t token);

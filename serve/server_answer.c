@@ -182,41 +182,38 @@ enum MHD_Result exchange_answer_embeddings(exchange *x, bool base64)
 }
 
 /* ---- a stream ---- */
-static pl_status write_chunk(exchange *x, const server_event *e)
-{
-    pl_completion_choice choice = make_choice(x, e->index, &e->out);
-    pl_completion_answer a = start_answer(x);
-    int n_spans;
-    add_spans(x, e);
-    const pl_completion_span *spans = list_spans(x, e->index, &n_spans);
-    a.model = choice.path;
-    if (n_spans > 0)
-        choice.path = spans[n_spans - 1].path;
-    if (e->ended) {
-        choice.spans = spans;
-        choice.n_spans = n_spans;
-    }
-    a.choices = &choice;
-    a.n_choices = 1;
-    choice.ended = e->ended;
-    choice.finish = e->result.finish;
-    choice.first = !x->answers[e->index].begun;
-    if (a.chat && !x->answers[e->index].has_text)
-        skip_space(&choice);
-    x->answers[e->index].begun = true;
-    x->answers[e->index].has_text |= e->out.text.len > 0;
-    PL_CHECK(pl_completion_write(&a, &x->out));
-    x->answers[e->index].offset = choice.offset;
-    return PL_OK;
-}
-
 static void write_event(exchange *x, server_event *e)
 {
     pl_status status = e->status;
+    server_answer *answer = &x->answers[e->index];
     const size_t begin = x->out.len;
     pl_buf_printf(&x->out, "data: ");
-    if (status == PL_OK)
-        status = write_chunk(x, e);
+    if (status == PL_OK) {
+        pl_completion_choice choice = make_choice(x, e->index, &e->out);
+        pl_completion_answer a = start_answer(x);
+        int n_spans;
+        add_spans(x, e);
+        const pl_completion_span *spans = list_spans(x, e->index, &n_spans);
+        a.model = choice.path;
+        if (n_spans > 0)
+            choice.path = spans[n_spans - 1].path;
+        if (e->ended) {
+            choice.spans = spans;
+            choice.n_spans = n_spans;
+        }
+        a.choices = &choice;
+        a.n_choices = 1;
+        choice.ended = e->ended;
+        choice.finish = e->result.finish;
+        choice.first = !answer->begun;
+        if (a.chat && !answer->has_text)
+            skip_space(&choice);
+        answer->begun = true;
+        answer->has_text |= e->out.text.len > 0;
+        status = pl_completion_write(&a, &x->out);
+        if (status == PL_OK)
+            answer->offset = choice.offset;
+    }
     if (status != PL_OK) {
         x->out.len = begin;
         pl_buf_printf(&x->out, "data: ");
@@ -226,7 +223,7 @@ static void write_event(exchange *x, server_event *e)
     }
     pl_buf_printf(&x->out, "\n\n");
     if (e->ended) {
-        x->answers[e->index].result = e->result;
+        answer->result = e->result;
         x->n_ended++;
     }
     x->ended = status != PL_OK || x->n_ended == x->job->n_parts;

@@ -37,21 +37,6 @@ enum {
 };
 
 /* ---- requests ---- */
-
-/* Counts the request as busy. ERR_BUSY if more than BUSY_MAX requests are busy, so that
- * a request for /health always finds a place. */
-static pl_status become_busy(exchange *x)
-{
-    x->busy = true;
-    server_client_is_busy(x->client);
-    if (pl_atomic_add(&x->front->n_busy, 1) < BUSY_MAX)
-        return PL_OK;
-    pl_atomic_add(&server_counts(x->front->server)->refused, 1);
-    return pl_fail(PL_ERR_BUSY,
-                   "%d requests are in progress, which is the limit; try again later",
-                   BUSY_MAX);
-}
-
 /* Answers a request for completions, for the next message of a chat, or for embeddings:
  * parses it, hands it to the engine, and sends the answers. */
 static enum MHD_Result answer_completion(exchange *x)
@@ -79,7 +64,18 @@ static enum MHD_Result answer_completion(exchange *x)
     exchange_look(x, 0);
     if (x->gone)
         return MHD_NO;
-    pl_status status = become_busy(x);
+    /* no more than BUSY_MAX requests are busy, so that a request for /health always
+     * finds a place */
+    pl_status status = PL_OK;
+    x->busy = true;
+    server_client_is_busy(x->client);
+    if (pl_atomic_add(&x->front->n_busy, 1) >= BUSY_MAX) {
+        pl_atomic_add(&server_counts(s)->refused, 1);
+        status =
+            pl_fail(PL_ERR_BUSY,
+                    "%d requests are in progress, which is the limit; try again later",
+                    BUSY_MAX);
+    }
     if (status == PL_OK)
         status = chats    ? pl_chat_parse(chat, mix->tokenizer, body, len, &request)
                  : embeds ? embedding_parse(body, len, &request, &base64)

@@ -200,7 +200,7 @@ pl_status server_paths_open(const pl_server_options *options, server_paths **out
     PL_TRY(pl_path_chooser_open(&p->mix->settings, p->mix->store, &p->chooser));
     PL_TRY(pl_path_chooser_by_router(p->chooser));
     uint64_t left = p->backend->memory_left_bytes ? p->backend->memory_left_bytes
-                                                  : pl_memory_available_bytes();
+                                                  : pl_memory_now().available_bytes;
     PL_TRY(decide_routing(p, &left));
     /* Modules may take half of the memory that the engine leaves free. While a module
      * is read, its parameters are also in the host's memory in fp32. */
@@ -360,26 +360,6 @@ static bool drop_one_path(server_paths *p)
     return oldest >= 0;
 }
 
-/* Makes room for a path. *fits becomes false if the path must wait until another path
- * leaves. If no other path is in memory, *fits is true even above the limit. */
-static pl_status make_path_room(server_paths *p, const pl_path_source *source,
-                                bool *fits)
-{
-    uint64_t missing;
-    const int most = p->options->paths;
-    for (*fits = true;;) {
-        PL_CHECK(pl_module_pool_missing(p->pool, source, &missing));
-        const uint64_t bytes = pl_module_pool_count(p->pool).bytes + missing;
-        const bool few = most == 0 || p->n_paths < most;
-        if (few && bytes <= p->budget)
-            return PL_OK;
-        if ((few && pl_module_pool_drop_kept(p->pool)) || drop_one_path(p))
-            continue;
-        *fits = p->n_paths == 0;
-        return PL_OK;
-    }
-}
-
 /* Loads a model; *out stays NULL if the model must wait for memory. While a request
  * waits for memory, later requests load nothing. Otherwise they could keep modules in
  * use, for example by loading a leaving path again, and the first request needs the
@@ -391,15 +371,26 @@ static pl_status load_server_path(server_paths *p, int number, loaded **out)
                              p->mix->settings.which};
     pl_pooled_path *pooled;
     engine *e;
-    bool fits;
     if (from.arm != &p->mix->arm) /* a tag names modules of the mixture only */
         source.which.at = NULL;
     if (p->short_of_memory)
         return PL_OK;
-    PL_CHECK(make_path_room(p, &source, &fits));
-    p->short_of_memory = !fits;
-    if (!fits)
+    /* Makes room for the path. If no path is in memory, this one is loaded even above
+     * the limit. */
+    const int most = p->options->paths;
+    for (uint64_t missing;;) {
+        PL_CHECK(pl_module_pool_missing(p->pool, &source, &missing));
+        const uint64_t bytes = pl_module_pool_count(p->pool).bytes + missing;
+        const bool few = most == 0 || p->n_paths < most;
+        if (few && bytes <= p->budget)
+            break;
+        if ((few && pl_module_pool_drop_kept(p->pool)) || drop_one_path(p))
+            continue;
+        if (p->n_paths == 0)
+            break;
+        p->short_of_memory = true;
         return PL_OK;
+    }
     PL_CHECK(open_engine(p, from.topology, &e));
     PL_CHECK(pl_module_pool_open(p->pool, &source, &pooled));
     const size_t n = (size_t)p->n_paths;

@@ -7,11 +7,6 @@
 #include "store/store_internal.h"
 #include "store/tally.h"
 
-static kv_slice slice_of(const uint8_t *data, size_t len)
-{
-    return (kv_slice){data, len};
-}
-
 /* Lists the blobs that a row names. A blob that the row names twice is listed twice. */
 static pl_status blobs_of(row_view *view, tally *out)
 {
@@ -47,8 +42,8 @@ pl_status pl_row_each_blob(const pl_row *row, pl_blob_fn fn, void *context)
     row_view view;
     tally blobs = {0};
     pl_status status =
-        row_open((kv_family)row->family, slice_of(row->key, row->key_len),
-                 slice_of(row->value, row->value_len), &view);
+        row_open((kv_family)row->family, (kv_slice){row->key, row->key_len},
+                 (kv_slice){row->value, row->value_len}, &view);
     if (status == PL_OK)
         status = blobs_of(&view, &blobs);
     for (size_t i = 0; status == PL_OK && i < blobs.n; i++)
@@ -91,20 +86,19 @@ pl_status pl_store_each_row(pl_store *store, const char *name, const char *refs,
     return walk_family(store, KV_REF, key_slice(&below), false, fn, context);
 }
 
-static bool has_name_row(pl_store *store, kv_family family, const char *name)
-{
-    row_view row;
-    row_key key = key_of_name(name);
-    if (row_read(store_source(store), family, &key, &row) != PL_OK)
-        return true; /* a name with a damaged row counts as present */
-    kv_unpin(&row.pin);
-    return row.found;
-}
-
 bool pl_store_has_name(pl_store *store, const char *name)
 {
-    return has_name_row(store, KV_HEAD, name) || has_name_row(store, KV_PATH, name) ||
-           has_name_row(store, KV_OBJECT, name);
+    static const kv_family families[] = {KV_HEAD, KV_PATH, KV_OBJECT};
+    const row_key key = key_of_name(name);
+    bool found = false;
+    for (int i = 0; i < 3 && !found; i++) {
+        row_view row;
+        if (row_read(store_source(store), families[i], &key, &row) != PL_OK)
+            return true; /* a name with a damaged row counts as present */
+        kv_unpin(&row.pin);
+        found = row.found;
+    }
+    return found;
 }
 
 pl_status pl_txn_put_row(pl_txn *txn, const char *name, const pl_row *row)
@@ -115,8 +109,7 @@ pl_status pl_txn_put_row(pl_txn *txn, const char *name, const pl_row *row)
     head_record head;
     bool exists = false;
     const kv_family family = (kv_family)row->family;
-    const kv_slice key = slice_of(row->key, row->key_len),
-                   value = slice_of(row->value, row->value_len);
+    const kv_slice key = {row->key, row->key_len}, value = {row->value, row->value_len};
     pl_status status = PL_OK;
     PL_TRY(row_open(family, key, value, &view));
     PL_TRY(blobs_of(&view, &blobs));

@@ -212,11 +212,6 @@ static void copy_part(const wanted_chunk *w, const chunk_view *chunk)
            (size_t)(to - from));
 }
 
-static size_t bytes_of_chunk(const wanted_chunk *w)
-{
-    return chunk_bytes_at(w->range->blob.bytes, (uint64_t)w->index * PL_CHUNK_BYTES);
-}
-
 /* Reads a chunk. While the writer moves a chunk, a follower may see the chunk's row
  * from one commit and its bytes from another. So a chunk that is checked counts as
  * damaged only if READ_TRIES further reads fail, too. */
@@ -227,7 +222,8 @@ static pl_status read_wanted_chunk(const wanted_chunk *w, bool checked)
     const blob_range *r = w->range;
     const row_source from = store_source(r->store);
     const pl_hash id = blob_chunk(&r->blob, w->index);
-    const size_t bytes = bytes_of_chunk(w);
+    const size_t bytes =
+        chunk_bytes_at(r->blob.bytes, (uint64_t)w->index * PL_CHUNK_BYTES);
     const int n_tries = checked && r->store->mode == PL_STORE_READ ? READ_TRIES : 0;
     pl_status status = checked ? chunk_open(from, &id, bytes, &chunk)
                                : chunk_lend(from, &id, bytes, &chunk);
@@ -269,8 +265,10 @@ static pl_status read_group(void *context, size_t item, int thread)
         pl_hash *ids = pl_alloc(n * sizeof *ids);
         size_t *bytes = pl_alloc(n * sizeof *bytes);
         for (size_t i = 0; i < n; i++) {
-            ids[i] = blob_chunk(&wanted[i].range->blob, wanted[i].index);
-            bytes[i] = bytes_of_chunk(&wanted[i]);
+            const blob_record *blob = &wanted[i].range->blob;
+            ids[i] = blob_chunk(blob, wanted[i].index);
+            bytes[i] =
+                chunk_bytes_at(blob->bytes, (uint64_t)wanted[i].index * PL_CHUNK_BYTES);
         }
         good = chunk_open_all(from, ids, bytes, n, chunks);
         for (size_t i = 0; good && i < n; i++) {
@@ -284,31 +282,22 @@ static pl_status read_group(void *context, size_t item, int thread)
     return PL_OK;
 }
 
-static size_t first_chunk(const blob_range *r)
-{
-    return (size_t)(r->offset / PL_CHUNK_BYTES);
-}
-
-static size_t end_chunk(const blob_range *r)
-{
-    return r->len ? (size_t)((r->offset + r->len - 1) / PL_CHUNK_BYTES) + 1
-                  : first_chunk(r);
-}
-
 /* Reads all chunks of the ranges. Several chunks are requested from an engine at once,
  * because each request takes a round trip. Chunks from an engine are always checked. */
 static pl_status read_ranges(const blob_range *ranges, size_t n_ranges, bool checked)
 {
-    size_t n = 0, most = 0;
+    size_t n = 0;
     uint64_t bytes = 0;
+    wanted_chunk *wanted = NULL;
     pl_status status = PL_OK;
-    for (size_t i = 0; i < n_ranges; i++)
-        most += end_chunk(&ranges[i]) - first_chunk(&ranges[i]);
-    wanted_chunk *wanted = pl_alloc(most * sizeof *wanted);
     for (size_t i = 0; i < n_ranges; i++) {
-        bytes += ranges[i].len;
-        for (size_t c = first_chunk(&ranges[i]); c < end_chunk(&ranges[i]); c++)
-            wanted[n++] = (wanted_chunk){&ranges[i], c};
+        const blob_range *r = &ranges[i];
+        bytes += r->len;
+        for (uint64_t c = r->offset / PL_CHUNK_BYTES;
+             r->len > 0 && c * PL_CHUNK_BYTES < r->offset + r->len; c++) {
+            wanted = pl_grow_items(wanted, n, n + 1, sizeof *wanted);
+            wanted[n++] = (wanted_chunk){r, (size_t)c};
+        }
     }
     group_read g = {wanted, n, n};
     const int n_requests = n > 0 ? ranges->store->places->n_requests : 1;

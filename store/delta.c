@@ -84,43 +84,6 @@ static void predict_values(const uint8_t *a, const uint8_t *b, size_t n,
     }
 }
 
-/* Writes one plane of a group: it consists of one byte of each of the n values. If
- * compression does not make a plane shorter, the plane is stored unchanged. The decoder
- * recognises this case because the stored length then equals n. */
-static pl_status put_plane(const uint8_t *plane, size_t n, pl_buf *work, pl_buf *out)
-{
-    pl_buf_clear(work);
-    PL_CHECK(pl_zip_huffman(plane, n, work));
-    bool pays = work->len < n;
-    size_t length = pays ? work->len : n;
-    uint8_t bytes[LENGTH_BYTES];
-    pl_le_put(bytes, length, sizeof bytes);
-    pl_buf_append(out, bytes, sizeof bytes);
-    pl_buf_append(out, pays ? work->data : plane, pays ? work->len : n);
-    return PL_OK;
-}
-
-typedef struct walk {
-    const uint8_t *at;
-    size_t left;
-} walk;
-
-static pl_status take_plane(walk *c, size_t n, pl_buf *out)
-{
-    if (c->left < LENGTH_BYTES)
-        return pl_fail(PL_ERR_DAMAGED, "its coded bytes are cut off");
-    const size_t length = (size_t)pl_le_get(c->at, LENGTH_BYTES);
-    if (length > n || length > c->left - LENGTH_BYTES)
-        return pl_fail(PL_ERR_DAMAGED, "a length in its coded bytes is wrong");
-    const uint8_t *plane = c->at + LENGTH_BYTES;
-    c->at += LENGTH_BYTES + length;
-    c->left -= LENGTH_BYTES + length;
-    if (length < n)
-        return pl_unzip(plane, length, n, out);
-    pl_buf_append(out, plane, n);
-    return PL_OK;
-}
-
 /* Without bases, all bytes are compressed in planes. With bases, the bytes after the
  * last whole float are stored unchanged. */
 pl_status delta_encode(const uint8_t *data, const uint8_t *a, const uint8_t *b,
@@ -152,8 +115,19 @@ pl_status delta_encode(const uint8_t *data, const uint8_t *a, const uint8_t *b,
     for (int k = 0; k < g.n_groups; k++) {
         size_t count = g.start[k + 1] - g.start[k];
         pl_planes_split((const uint8_t *)(sorted + g.start[k]), count, WIDTH, planes);
-        for (int p = 0; p < WIDTH; p++)
-            PL_TRY(put_plane(planes + (size_t)p * count, count, &work, out));
+        /* A plane consists of one byte of each value of the group. If compression does
+         * not make it shorter, it is stored unchanged. The decoder recognises this case
+         * because the stored length then equals the number of values. */
+        for (size_t p = 0; p < WIDTH; p++) {
+            uint8_t bytes[LENGTH_BYTES];
+            pl_buf_clear(&work);
+            PL_TRY(pl_zip_huffman(planes + p * count, count, &work));
+            const bool pays = work.len < count;
+            const size_t length = pays ? work.len : count;
+            pl_le_put(bytes, length, sizeof bytes);
+            pl_buf_append(out, bytes, sizeof bytes);
+            pl_buf_append(out, pays ? work.data : planes + p * count, length);
+        }
     }
     pl_buf_append(out, data + whole, len - whole);
 done:
@@ -165,7 +139,6 @@ done:
 pl_status delta_decode(const uint8_t *coded, size_t coded_len, const uint8_t *a,
                        const uint8_t *b, size_t len, pl_buf *out)
 {
-    walk c = {coded, coded_len};
     size_t n = len / WIDTH, whole = n * WIDTH;
     pl_buf_reserve(out, len + 1);
     uint8_t *to = out->data + out->len;
@@ -192,11 +165,24 @@ pl_status delta_decode(const uint8_t *coded, size_t coded_len, const uint8_t *a,
     for (int k = 0; k < g.n_groups; k++) {
         size_t count = g.start[k + 1] - g.start[k];
         pl_buf_clear(&planes);
-        for (int p = 0; p < WIDTH; p++)
-            PL_TRY(take_plane(&c, count, &planes));
+        for (int p = 0; p < WIDTH; p++) {
+            if (coded_len < LENGTH_BYTES)
+                PL_TRY(pl_fail(PL_ERR_DAMAGED, "its coded bytes are cut off"));
+            const size_t length = (size_t)pl_le_get(coded, LENGTH_BYTES);
+            coded += LENGTH_BYTES;
+            coded_len -= LENGTH_BYTES;
+            if (length > count || length > coded_len)
+                PL_TRY(pl_fail(PL_ERR_DAMAGED, "a length in its coded bytes is wrong"));
+            if (length < count)
+                PL_TRY(pl_unzip(coded, length, count, &planes));
+            else
+                pl_buf_append(&planes, coded, count);
+            coded += length;
+            coded_len -= length;
+        }
         pl_planes_join(planes.data, count, WIDTH, (uint8_t *)(sorted + g.start[k]));
     }
-    if (c.left != len - whole)
+    if (coded_len != len - whole)
         PL_TRY(pl_fail(PL_ERR_DAMAGED, "its coded bytes have the wrong length"));
     for (size_t i = 0; i < n; i++) {
         uint32_t folded = sorted[next[g.group[exponent(predicted[i])]]++];
@@ -205,7 +191,7 @@ pl_status delta_decode(const uint8_t *coded, size_t coded_len, const uint8_t *a,
         memcpy(to + i * WIDTH, &bits, sizeof bits);
     }
     if (len - whole > 0)
-        memcpy(to + whole, c.at, len - whole);
+        memcpy(to + whole, coded, len - whole);
     out->len += len;
 done:
     pl_buf_destroy(&planes);

@@ -46,12 +46,6 @@ typedef struct mirror {
 enum { LEFT_SEQUENCE = 1, LEFT_EPOCH, LEFT_LOG, LEFT_NEW_MARK, LEFT_ROWS, LEFT_CHUNK };
 
 /* ---- walking two families side by side ---- */
-static bool same_value(const kv_cursor *from, const kv_cursor *to)
-{
-    return from->value.len == to->value.len &&
-           memcmp(from->value.data, to->value.data, from->value.len) == 0;
-}
-
 /* `order`: below 0: only the source has the key; above 0: the target; 0: both. */
 typedef pl_status (*row_fn)(mirror *m, kv_family family, const kv_cursor *from,
                             const kv_cursor *to, int order);
@@ -87,21 +81,24 @@ static pl_status check_space(const mirror *m)
     return store_check_space(m->folder, "the copy", 2 * bytes + SPARE_BYTES);
 }
 
-static pl_status flush_large(mirror *m)
-{
-    if (kv_batch_bytes(m->batch) <= BATCH_BYTES)
-        return PL_OK;
-    PL_CHECK(check_space(m));
-    return rebase_flush(m->to, &m->batch);
-}
-
-/* Writes the row STORE_MIRROR_ROW. While this row exists, chunks that no record names
- * are not damage. The last batch deletes the row. */
-static void mark_begin(mirror *m)
+/* Puts a chunk into the batch; `replaces`: in place of different bytes under the key.
+ * Before the first chunk, the function puts the row STORE_MIRROR_ROW. While this row
+ * exists, chunks that no record names are not damage. The last batch deletes the
+ * row. */
+static pl_status put_chunk(mirror *m, kv_slice key, kv_slice value, bool replaces)
 {
     if (!m->marked)
         number_write(m->batch, STORE_MIRROR_ROW, m->from->sequence);
     m->marked = true;
+    if (replaces)
+        kv_delete(m->batch, KV_PACK, key);
+    kv_put(m->batch, KV_PACK, key, value);
+    m->report->n_chunks++;
+    m->report->bytes += value.len;
+    if (kv_batch_bytes(m->batch) <= BATCH_BYTES)
+        return PL_OK;
+    PL_CHECK(check_space(m));
+    return rebase_flush(m->to, &m->batch);
 }
 
 /* Returns whether the target's pack rows of this commit need no comparison. Rows of
@@ -119,16 +116,11 @@ static bool is_sure(const mirror *m, uint64_t pack)
 static pl_status bring_chunk(mirror *m, kv_family family, const kv_cursor *from,
                              const kv_cursor *to, int order)
 {
+    (void)family;
     if (order > 0 || (order == 0 && (is_sure(m, store_key_number(to->key.data, 8)) ||
-                                     same_value(from, to))))
+                                     kv_order(from->value, to->value) == 0)))
         return PL_OK;
-    mark_begin(m);
-    if (order == 0)
-        kv_delete(m->batch, family, to->key);
-    kv_put(m->batch, family, from->key, from->value);
-    m->report->n_chunks++;
-    m->report->bytes += from->value.len;
-    return flush_large(m);
+    return put_chunk(m, from->key, from->value, order == 0);
 }
 
 /* ---- chunks of a source with an engine ---- */
@@ -164,17 +156,11 @@ static pl_status bring_remote(mirror *m, kv_family family, const kv_cursor *from
     if (there && is_sure(m, chunk.pack))
         return PL_OK;
     pl_status status = m->from->places->get(&source, &id, &chunk, &bytes);
-    if (status == PL_OK) {
-        mark_begin(m);
-        if (there)
-            kv_delete(m->batch, KV_PACK, key_slice(&key));
-        kv_put(m->batch, KV_PACK, key_slice(&key), (kv_slice){bytes.data, bytes.len});
-        m->report->n_chunks++;
-        m->report->bytes += bytes.len;
-    }
+    if (status == PL_OK)
+        status =
+            put_chunk(m, key_slice(&key), (kv_slice){bytes.data, bytes.len}, there);
     chunk_close(&bytes);
-    PL_CHECK(status);
-    return flush_large(m);
+    return status;
 }
 
 /* ---- all other rows, in one batch ---- */
@@ -208,7 +194,8 @@ static pl_status bring_record(mirror *m, kv_family family, const kv_cursor *from
     const bool stays =
         order == 0 && m->to_epoch > m->from->epoch && is_meta_row(family, to, "epoch");
     const bool is_mark = is_meta_row(family, order > 0 ? to : from, STORE_MIRROR_ROW);
-    if (stays || (order == 0 && same_value(from, to)) || (order < 0 && is_mark))
+    if (stays || (order == 0 && kv_order(from->value, to->value) == 0) ||
+        (order < 0 && is_mark))
         return PL_OK;
     m->report->n_records += !is_mark;
     if (order > 0)
@@ -251,12 +238,26 @@ bool pl_store_same_birth(const pl_store *a, const pl_store *b)
     return same_row(a->stores[0]->db, b->stores[0]->db, KV_META, key_of_name("store"));
 }
 
-/* Finds out whether the target is empty, another state of the source, or neither. */
-static pl_status compare_target(mirror *m, mirror_target *to)
+/* Opens the target, and finds out whether it is empty, another state of the source, or
+ * neither. */
+static pl_status open_target(mirror *m, mirror_target *to)
 {
+    const char *folder = to->folder;
+    const row_key birth = key_of_name("store");
+    bool in_engine = false;
     pl_buf last = {0};
-    row_key birth = key_of_name("store");
-    pl_status status = PL_OK;
+    pl_status status = store_format_check(folder, &in_engine);
+    if (status == PL_ERR_NOT_FOUND)
+        status = store_format_write(folder, false);
+    PL_CHECK(status);
+    if (in_engine)
+        return pl_fail(PL_ERR_UNSUPPORTED,
+                       "the chunks of %s are in a storage engine, into which no copy "
+                       "can be made; restore to a new folder, and use that folder or "
+                       "copy from it with `pathloom store push`",
+                       folder);
+    PL_CHECK(store_check_space(folder, "the copy", SPARE_BYTES));
+    PL_CHECK(store_open_target(folder, &m->to));
     PL_TRY(kv_last_key(m->to, KV_LOG, &last));
     if (last.len > 0)
         m->to_sequence = store_key_number(last.data, last.len);
@@ -272,7 +273,7 @@ static pl_status compare_target(mirror *m, mirror_target *to)
         status = pl_fail(
             PL_ERR_EXISTS,
             "%s contains %s; name an empty folder, or give --force to replace it",
-            to->folder,
+            folder,
             same_store ? "a later or different state of this store"
                        : "a different store");
     m->to_epoch = m->to_epoch > to->epoch ? m->to_epoch : to->epoch;
@@ -280,25 +281,6 @@ static pl_status compare_target(mirror *m, mirror_target *to)
 done:
     pl_buf_destroy(&last);
     return status;
-}
-
-static pl_status open_target(mirror *m, mirror_target *to)
-{
-    const char *folder = to->folder;
-    bool in_engine = false;
-    pl_status status = store_format_check(folder, &in_engine);
-    if (status == PL_ERR_NOT_FOUND)
-        status = store_format_write(folder, false);
-    PL_CHECK(status);
-    if (in_engine)
-        return pl_fail(PL_ERR_UNSUPPORTED,
-                       "the chunks of %s are in a storage engine, into which no copy "
-                       "can be made; restore to a new folder, and use that folder or "
-                       "copy from it with `pathloom store push`",
-                       folder);
-    PL_CHECK(store_check_space(folder, "the copy", SPARE_BYTES));
-    PL_CHECK(store_open_target(folder, &m->to));
-    return compare_target(m, to);
 }
 
 pl_status mirror_into(pl_store *from, mirror_target *to, pl_buf *left,

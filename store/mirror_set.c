@@ -90,19 +90,6 @@ pl_status pl_store_check_movable(const char *folder, const char *path)
         path, folder);
 }
 
-/* Returns an error if the path is a link whose target does not exist, for example
- * because a disk is missing. Nothing may be created in place of such a part. */
-static pl_status check_link(const char *path)
-{
-    struct stat info;
-    if (lstat(path, &info) != 0 || !S_ISLNK(info.st_mode) || pl_path_exists(path))
-        return PL_OK;
-    return pl_fail(PL_ERR_NOT_FOUND,
-                   "%s is a link to a path that does not exist; mount its disk, or "
-                   "delete the link",
-                   path);
-}
-
 /* ---- locks ---- */
 static void unlock_all(copy_set *c)
 {
@@ -130,21 +117,6 @@ done:
 }
 
 /* ---- the file COPY, which records the decision ---- */
-static pl_status write_decision(const copy_set *c)
-{
-    char path[PL_PATH_MAX], hex[PL_HASH_TEXT];
-    pl_buf text = {0};
-    pl_buf_printf(&text, "%s\n%d %d\n", FIRST_LINE, c->n, c->n);
-    for (int i = 0; i < c->n; i++) {
-        pl_hash_format(&c->left[i], hex);
-        pl_buf_printf(&text, "%s\n", hex);
-    }
-    pl_status status =
-        pl_replace_file(pl_join(path, c->folder, "COPY"), text.data, text.len);
-    pl_buf_destroy(&text);
-    return status;
-}
-
 static bool parse_decision(char *text, copy_set *c)
 {
     int again = 0;
@@ -304,39 +276,31 @@ done:
 }
 
 /* ---- before the decision ---- */
-/* Prepares an existing part for the copy: its chunks are copied into it, or a new store
- * is made inside its folder. The function first removes the files that an earlier,
- * undecided copy had prepared. `at` gets the folder to which the chunks were copied. */
-static pl_status prepare_old(pl_store *from, const char *folder, bool force,
-                             char at[PL_PATH_MAX], pl_buf *left, pl_mirror_report *out)
-{
-    char fresh[PL_PATH_MAX], path[PL_PATH_MAX];
-    mirror_target to = {.folder = folder, .force = force};
-    pl_copy_text(at, PL_PATH_MAX, folder);
-    PL_CHECK(pl_remove_tree(pl_join(fresh, folder, "new")));
-    PL_CHECK(pl_remove_tree(pl_join(path, folder, "LEFT")));
-    PL_CHECK(mirror_into(from, &to, left, out));
-    if (!to.beside)
-        return PL_OK;
-    PL_CHECK(check_swap(folder));
-    pl_copy_text(at, PL_PATH_MAX, fresh);
-    to.folder = at;
-    return mirror_into(from, &to, left, out);
-}
-
+/* Prepares a part for the copy: its chunks are copied into the existing part, or a new
+ * store is made inside its folder; if there is no such part, it is made as new-N. The
+ * function first removes the files that an earlier, undecided copy had prepared. */
 static pl_status prepare_copied_part(copy_set *c, pl_store *from, int part, bool force,
                                      pl_mirror_report *sum)
 {
     char folder[PL_PATH_MAX], at[PL_PATH_MAX], path[PL_PATH_MAX];
+    mirror_target to = {.folder = at, .force = force};
     pl_mirror_report one;
     pl_buf left = {0};
     pl_status status = PL_OK;
     new_part(c->folder, part, at);
     if (pl_path_exists(pl_store_part(c->folder, part, folder))) {
+        char fresh[PL_PATH_MAX];
         PL_TRY(pl_remove_tree(at));
-        PL_TRY(prepare_old(from, folder, force, at, &left, &one));
+        pl_copy_text(at, sizeof at, folder);
+        PL_TRY(pl_remove_tree(pl_join(fresh, folder, "new")));
+        PL_TRY(pl_remove_tree(pl_join(path, folder, "LEFT")));
+        PL_TRY(mirror_into(from, &to, &left, &one));
+        if (to.beside) {
+            PL_TRY(check_swap(folder));
+            pl_copy_text(at, sizeof at, fresh);
+            PL_TRY(mirror_into(from, &to, &left, &one));
+        }
     } else {
-        mirror_target to = {.folder = at, .force = force};
         PL_TRY(mirror_into(from, &to, &left, &one));
         if (to.beside) { /* an undecided copy of a different store was left there */
             to.beside = false;
@@ -369,12 +333,21 @@ static pl_status check_target(const copy_set *c, bool force)
                        "%s has %d parts, but the store to copy has %d; name an empty "
                        "folder, or give --force to replace it",
                        c->folder, there, c->n);
-    /* A part that the source has must not be a link to a path that does not exist. A
-     * part that the source does not have will be removed, so it must be neither a link
-     * nor a mount point. */
+    /* A part that the source has must not be a link to a path that does not exist, for
+     * example because a disk is missing: nothing may be created in its place. A part
+     * that the source does not have will be removed, so it must be neither a link nor a
+     * mount point. */
     for (int i = 0; i < PL_PARTS_MAX; i++) {
+        struct stat info;
         pl_store_part(c->folder, i, path);
-        PL_CHECK(i < c->n ? check_link(path) : pl_store_check_movable(c->folder, path));
+        if (i >= c->n)
+            PL_CHECK(pl_store_check_movable(c->folder, path));
+        else if (lstat(path, &info) == 0 && S_ISLNK(info.st_mode) &&
+                 !pl_path_exists(path))
+            return pl_fail(PL_ERR_NOT_FOUND,
+                           "%s is a link to a path that does not exist; mount its "
+                           "disk, or delete the link",
+                           path);
     }
     return PL_OK;
 }
@@ -395,9 +368,10 @@ pl_status pl_store_mirror(pl_store *from, const char *folder, bool force,
                           pl_mirror_report *out)
 {
     copy_set c;
-    char fresh[PL_PATH_MAX];
+    char fresh[PL_PATH_MAX], path[PL_PATH_MAX], hex[PL_HASH_TEXT];
     mirror_target to = {.folder = folder, .force = force};
     const int n = pl_store_n_parts(from);
+    pl_buf text = {0};
     pl_status status = PL_OK;
     *out = (pl_mirror_report){0};
     if (n == 0)
@@ -421,9 +395,16 @@ pl_status pl_store_mirror(pl_store *from, const char *folder, bool force,
         PL_TRY(check_target(&c, force));
     for (int i = 0; i < n; i++)
         PL_TRY(prepare_copied_part(&c, from->stores[i], i, force, out));
-    PL_TRY(write_decision(&c));
+    /* the file COPY records the decision */
+    pl_buf_printf(&text, "%s\n%d %d\n", FIRST_LINE, n, n);
+    for (int i = 0; i < n; i++) {
+        pl_hash_format(&c.left[i], hex);
+        pl_buf_printf(&text, "%s\n", hex);
+    }
+    PL_TRY(pl_replace_file(pl_join(path, folder, "COPY"), text.data, text.len));
     PL_TRY(end_locked(&c));
 done:
+    pl_buf_destroy(&text);
     unlock_all(&c);
     return status;
 }

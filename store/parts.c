@@ -22,22 +22,6 @@ char *pl_store_part(const char *folder, int part, char out[PL_PATH_MAX])
     return pl_join(out, folder, name);
 }
 
-/* In the stores of earlier releases a second number may follow. */
-static bool read_count(const char *text, int *out)
-{
-    char *end = NULL;
-    size_t len = strlen(FIRST_LINE);
-    if (strncmp(text, FIRST_LINE, len) != 0 || text[len] != '\n')
-        return false;
-    long n = strtol(text + len + 1, &end, 10);
-    if (*end == ' ')
-        (void)strtol(end + 1, &end, 10);
-    if (n < 2 || n > PL_PARTS_MAX || strcmp(end, "\n") != 0)
-        return false;
-    *out = (int)n;
-    return true;
-}
-
 pl_status pl_store_parts(const char *folder, int *n)
 {
     char path[PL_PATH_MAX], next[PL_PATH_MAX];
@@ -47,7 +31,18 @@ pl_status pl_store_parts(const char *folder, int *n)
     if (!pl_path_exists(pl_join(path, folder, "PARTS")))
         return PL_OK;
     pl_status status = pl_read_file(path, &text);
-    if (status == PL_OK && !read_count(pl_buf_text(&text), n))
+    const char *said = pl_buf_text(&text);
+    const size_t len = strlen(FIRST_LINE);
+    if (status == PL_OK && strncmp(said, FIRST_LINE, len) == 0 && said[len] == '\n') {
+        char *end = NULL;
+        const long count = strtol(said + len + 1, &end, 10);
+        /* in the stores of earlier releases a second number may follow */
+        if (*end == ' ')
+            (void)strtol(end + 1, &end, 10);
+        if (count >= 2 && count <= PL_PARTS_MAX && strcmp(end, "\n") == 0)
+            *n = (int)count;
+    }
+    if (status == PL_OK && *n == 0)
         status = pl_fail(
             PL_ERR_DAMAGED,
             "%s does not say in how many parts the store is (2 to %d); count the "

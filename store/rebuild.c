@@ -48,72 +48,47 @@ static pl_status fetch(rebuild *r, const char *name)
     return pl_fail_in(status, "%.60s", name);
 }
 
-static pl_status take_base(rebuild *r)
-{
-    char name[ENGINE_NAME_MAX];
-    pl_hasher sum;
-    pl_hash got;
-    const remote_head *head = &r->from->head;
-    pl_hasher_init(&sum, "base");
-    for (uint64_t i = 0; i < head->base_parts; i++) {
-        remote_base_name(head, i, name);
-        PL_CHECK(fetch(r, name));
-        pl_hasher_add(&sum, r->bytes.data, r->bytes.len);
-        PL_CHECK(take_rows(r));
-    }
-    pl_hasher_end(&sum, &got);
-    if (pl_hash_equal(&got, &head->base))
-        return PL_OK;
-    return pl_fail(PL_ERR_DAMAGED,
-                   "the base in %s does not match the hash that the head names",
-                   engine_place(r->from->service));
-}
-
-/* Checks a commit. Its last operation is its log row. */
-static pl_status check_commit(kv_slice rows, uint64_t sequence, const pl_hash *log,
+/* Reads a commit into r->bytes, and checks it. Its last operation is its log row. */
+static pl_status fetch_commit(rebuild *r, uint64_t sequence, const pl_hash *log,
                               pl_hash *previous)
 {
-    const kv_slice all = rows;
+    char name[ENGINE_NAME_MAX];
     row_operation last = {0};
     row_view row;
     log_record entry;
     pl_hash got;
     size_t before = 0;
-    while (rows.len > 0) {
-        before = all.len - rows.len;
-        PL_CHECK(rebase_next(&rows, &last));
-    }
-    if (!last.puts || last.family != KV_LOG)
-        return pl_fail(PL_ERR_DAMAGED, "it does not end with its log row");
-    pl_hash_of("log", last.value.data, last.value.len, &got);
-    if (!pl_hash_equal(&got, log) ||
-        store_key_number(last.key.data, last.key.len) != sequence)
-        return pl_fail(PL_ERR_DAMAGED,
-                       "its number or its hash is not the one in its name");
-    PL_CHECK(row_open(KV_LOG, last.key, last.value, &row));
-    PL_CHECK(log_decode(&row, &entry));
-    pl_hash_of("commit", all.data, before, &got);
-    if (!pl_hash_equal(&got, &entry.digest))
-        return pl_fail(PL_ERR_DAMAGED,
-                       "its rows do not match the digest in its log row");
-    *previous = entry.previous;
-    return PL_OK;
-}
-
-static pl_status fetch_commit(rebuild *r, uint64_t sequence, const pl_hash *log,
-                              pl_hash *previous)
-{
-    char name[ENGINE_NAME_MAX];
+    pl_status status = PL_OK;
     remote_log_name(sequence, log, name);
     PL_CHECK(fetch(r, name));
     kv_slice rows = {r->bytes.data, r->bytes.len};
-    pl_status status = check_commit(rows, sequence, log, previous);
+    while (rows.len > 0) {
+        before = r->bytes.len - rows.len;
+        PL_TRY(rebase_next(&rows, &last));
+    }
+    if (!last.puts || last.family != KV_LOG)
+        PL_TRY(pl_fail(PL_ERR_DAMAGED, "it does not end with its log row"));
+    pl_hash_of("log", last.value.data, last.value.len, &got);
+    if (!pl_hash_equal(&got, log) ||
+        store_key_number(last.key.data, last.key.len) != sequence)
+        PL_TRY(pl_fail(PL_ERR_DAMAGED,
+                       "its number or its hash is not the one in its name"));
+    PL_TRY(row_open(KV_LOG, last.key, last.value, &row));
+    PL_TRY(log_decode(&row, &entry));
+    pl_hash_of("commit", r->bytes.data, before, &got);
+    if (!pl_hash_equal(&got, &entry.digest))
+        PL_TRY(
+            pl_fail(PL_ERR_DAMAGED, "its rows do not match the digest in its log row"));
+    *previous = entry.previous;
+done:
     return status == PL_OK ? PL_OK : pl_fail_in(status, "%.60s", name);
 }
 
 static pl_status take_all(rebuild *r, const char *folder)
 {
-    char path[PL_PATH_MAX];
+    char path[PL_PATH_MAX], name[ENGINE_NAME_MAX];
+    pl_hasher sum;
+    pl_hash got;
     const remote_head *head = &r->from->head;
     const uint64_t n = head->sequence - head->base_sequence;
     pl_hash log = head->log;
@@ -129,7 +104,18 @@ static pl_status take_all(rebuild *r, const char *folder)
     }
     PL_CHECK(kv_open(pl_join(path, folder, "db"), KV_MAKE, NULL, &r->db));
     r->batch = kv_batch_create(r->db);
-    PL_CHECK(take_base(r));
+    pl_hasher_init(&sum, "base");
+    for (uint64_t i = 0; i < head->base_parts; i++) {
+        remote_base_name(head, i, name);
+        PL_CHECK(fetch(r, name));
+        pl_hasher_add(&sum, r->bytes.data, r->bytes.len);
+        PL_CHECK(take_rows(r));
+    }
+    pl_hasher_end(&sum, &got);
+    if (!pl_hash_equal(&got, &head->base))
+        return pl_fail(PL_ERR_DAMAGED,
+                       "the base in %s does not match the hash that the head names",
+                       engine_place(r->from->service));
     for (uint64_t i = 0; i < n; i++) {
         PL_CHECK(fetch_commit(r, head->base_sequence + 1 + i, &r->log[i], &log));
         PL_CHECK(take_rows(r));
@@ -137,23 +123,6 @@ static pl_status take_all(rebuild *r, const char *folder)
     }
     number_write(r->batch, "epoch", head->epoch);
     return rebase_flush(r->db, &r->batch);
-}
-
-/* Writes the file RESTORING. While this file exists, everything in the folder was
- * written by a rebuild and may be replaced. */
-static pl_status mark_begun(const char *folder)
-{
-    char mark[PL_PATH_MAX], path[PL_PATH_MAX];
-    if (pl_path_exists(pl_join(mark, folder, "RESTORING"))) {
-        PL_CHECK(pl_remove_tree(pl_join(path, folder, "HWM")));
-        return pl_remove_tree(pl_join(path, folder, "db"));
-    }
-    PL_CHECK(store_format_refuse_others(folder));
-    int fd = open(mark, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-    if (fd < 0)
-        return pl_fail(PL_ERR_IO, "cannot make %s: %s", mark, strerror(errno));
-    close(fd);
-    return pl_sync_folder(folder);
 }
 
 static pl_status mark_done(const char *folder)
@@ -166,7 +135,7 @@ static pl_status mark_done(const char *folder)
 pl_status pl_store_rebuild(const char *place, const char *folder,
                            pl_rebuild_report *out)
 {
-    char path[PL_PATH_MAX];
+    char path[PL_PATH_MAX], restoring[PL_PATH_MAX];
     remote_end from = {0};
     rebuild r = {.from = &from, .report = out};
     watermark_file file;
@@ -189,7 +158,20 @@ pl_status pl_store_rebuild(const char *place, const char *folder,
                     "%s is a store already; move it away, then run this command again",
                     folder));
     }
-    PL_TRY(mark_begun(folder));
+    /* While the file RESTORING exists, everything in the folder was written by a
+     * rebuild and may be replaced. */
+    if (pl_path_exists(pl_join(restoring, folder, "RESTORING"))) {
+        PL_TRY(pl_remove_tree(pl_join(path, folder, "HWM")));
+        PL_TRY(pl_remove_tree(pl_join(path, folder, "db")));
+    } else {
+        PL_TRY(store_format_refuse_others(folder));
+        const int fd = open(restoring, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+        if (fd < 0)
+            PL_TRY(
+                pl_fail(PL_ERR_IO, "cannot make %s: %s", restoring, strerror(errno)));
+        close(fd);
+        PL_TRY(pl_sync_folder(folder));
+    }
     PL_TRY(take_all(&r, folder));
     kv_batch_destroy(&r.batch);
     kv_close(&r.db, false);

@@ -39,19 +39,6 @@ static uint64_t reach_of(uint64_t number)
     return number % ALONE == 0 ? 0 : number & (~number + 1);
 }
 
-/* When version `head` becomes the newest version, up to three older versions become due
- * for coding. Finds the one with index k, from 0 to 2. Returns false if there is
- * none. */
-static bool due(uint64_t head, int k, uint64_t *number)
-{
-    static const uint64_t distance[] = {RECENT, 4, 8};
-    if (head < distance[k])
-        return false;
-    *number = head - distance[k];
-    uint64_t reach = reach_of(*number);
-    return k == 0 ? reach <= RECENT : reach == distance[k];
-}
-
 /* Computes the length of the longest chain of deltas that chunk `id` depends on. The
  * result is above CHUNK_DEPTH_MAX if such a chain contains the chunk `not_on`, or if a
  * chunk is missing. */
@@ -214,32 +201,11 @@ done:
     return status;
 }
 
-static pl_status recode_row(recoding *r, const kv_cursor *at, bool *any)
-{
-    row_view row;
-    head_record head;
-    char module[PL_MODULE_NAME_MAX] = {0};
-    PL_CHECK(row_open(KV_HEAD, at->key, at->value, &row));
-    PL_CHECK(head_decode(&row, &head));
-    if (head.recoded > head.number || at->key.len >= sizeof module)
-        return PL_OK;
-    *any = true;
-    memcpy(module, at->key.data, at->key.len);
-    /* For each version that became the newest one since the last call, codes the
-     * versions that became due with it. */
-    bool whole = true;
-    for (; head.recoded <= head.number && whole; head.recoded += whole)
-        for (int k = 0; k < 3 && whole; k++) {
-            uint64_t number;
-            if (due(head.recoded, k, &number))
-                PL_CHECK(recode_version(r, module, number, &whole));
-        }
-    head_write(r->txn->batch, module, &head);
-    return PL_OK;
-}
-
 pl_status pl_store_recode(pl_store *store, uint64_t budget_bytes, bool *more)
 {
+    /* When a version becomes the newest one, up to three older versions become due for
+     * coding. They are older by these distances. */
+    static const uint64_t distances[] = {RECENT, 4, 8};
     recoding r = {.budget = budget_bytes};
     kv_cursor *heads = NULL;
     pl_status status = PL_OK;
@@ -247,11 +213,32 @@ pl_status pl_store_recode(pl_store *store, uint64_t budget_bytes, bool *more)
     if (store->recoded_at == store->sequence)
         return PL_OK;
     PL_TRY(pl_txn_begin(store, &r.txn));
-    /* Codes versions of all modules until the budget is used up. The cursor reads the
-     * database without the batch, which grows during the loop. */
+    /* Codes versions of all modules until the budget is used up: for each version that
+     * became the newest one since the last call, the versions that became due with it.
+     * The cursor reads the database without the batch, which grows during the loop. */
     heads = kv_cursor_open(store->db, NULL, KV_HEAD, (kv_slice){"", 0});
-    while (r.budget > 0 && kv_cursor_next(heads))
-        PL_TRY(recode_row(&r, heads, more));
+    while (r.budget > 0 && kv_cursor_next(heads)) {
+        row_view row;
+        head_record head;
+        char module[PL_MODULE_NAME_MAX] = {0};
+        bool whole = true;
+        PL_TRY(row_open(KV_HEAD, heads->key, heads->value, &row));
+        PL_TRY(head_decode(&row, &head));
+        if (head.recoded > head.number || heads->key.len >= sizeof module)
+            continue;
+        *more = true;
+        memcpy(module, heads->key.data, heads->key.len);
+        for (; head.recoded <= head.number && whole; head.recoded += whole)
+            for (int k = 0; k < 3 && whole; k++) {
+                if (head.recoded < distances[k])
+                    continue;
+                const uint64_t number = head.recoded - distances[k];
+                const uint64_t reach = reach_of(number);
+                if (k == 0 ? reach <= RECENT : reach == distances[k])
+                    PL_TRY(recode_version(&r, module, number, &whole));
+            }
+        head_write(r.txn->batch, module, &head);
+    }
     PL_TRY(heads->status);
     kv_cursor_close(&heads);
     if (*more)

@@ -139,7 +139,7 @@ pl_status head_read(row_source from, const char *module, head_record *out, bool 
 }
 
 /* ---- paths, objects, refs ---- */
-static const pl_field path_fields[] = {
+const pl_field pl_path_state_fields[] = {
     PL_FIELD(pl_path_state, 1, name),
     PL_FIELD(pl_path_state, 2, phase),
     PL_FIELD(pl_path_state, 3, work.n_samples),
@@ -156,20 +156,16 @@ static const pl_field path_fields[] = {
     PL_FIELD_NONZERO(pl_path_state, 14, key.bytes),
     PL_FIELDS_END};
 
-const pl_field *pl_fields_of_path_state(void)
-{
-    return path_fields;
-}
-
 void path_write(kv_batch *batch, const pl_path_state *path)
 {
-    write_table_row(batch, KV_PATH, key_of_name(path->name), path_fields, path);
+    write_table_row(batch, KV_PATH, key_of_name(path->name), pl_path_state_fields,
+                    path);
 }
 
 pl_status path_decode(row_view *row, pl_path_state *out)
 {
     out->work = (pl_work){0}; /* the state of a path has not every number of a phase */
-    PL_CHECK(read_row(row, path_fields, out));
+    PL_CHECK(read_row(row, pl_path_state_fields, out));
     if (out->repeats < 0 || out->repeats > out->phase ||
         (out->repeats > 0) == pl_hash_none(&out->made))
         return pl_fail(PL_ERR_DAMAGED,

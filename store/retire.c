@@ -11,10 +11,10 @@ typedef struct pending_row {
     pl_hash update;
 } pending_row;
 
-/* Deletes pending rows. With keep_updates the references to the update blobs stay: from
- * now on they are the references of the new version. The rows are listed before any row
- * is deleted, because the batch must not change while a cursor reads through it. */
-static pl_status drop_rows(pl_txn *txn, const row_key *prefix, bool keep_updates)
+/* With keep_updates the references to the update blobs are now those of the new
+ * version. The rows are listed before any row is deleted, because the batch must not
+ * change while a cursor reads through it. */
+pl_status retire_pending(pl_txn *txn, const row_key *prefix, bool keep_updates)
 {
     pending_row *rows = NULL;
     size_t n = 0;
@@ -42,25 +42,18 @@ done:
     return status;
 }
 
-pl_status retire_pending(pl_txn *txn, const char *module, uint64_t phase,
-                         bool keep_updates)
-{
-    row_key prefix = key_of_version(module, phase);
-    return drop_rows(txn, &prefix, keep_updates);
-}
-
 pl_status pl_txn_drop_pending(pl_txn *txn, const char *module)
 {
     PL_CHECK(check_name("module", module));
     row_key prefix = key_of_versions(module);
-    return txn_spoil(txn, drop_rows(txn, &prefix, false));
+    return txn_spoil(txn, retire_pending(txn, &prefix, false));
 }
 
 pl_status pl_txn_drop_update(pl_txn *txn, const char *module, const pl_contribution *c)
 {
     PL_CHECK(check_name("module", module));
     row_key key = key_of_pending(module, c);
-    return txn_spoil(txn, drop_rows(txn, &key, false));
+    return txn_spoil(txn, retire_pending(txn, &key, false));
 }
 
 static pl_status release_state(pl_txn *txn, pl_version *v)

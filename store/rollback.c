@@ -116,34 +116,32 @@ done:
     return status;
 }
 
-/* Moves a path to the plan's phase. The path keeps its moments, because they describe
- * the size of its gradients, which a rollback hardly changes. If its present state was
- * not uploaded, the path continues with the newest state that was. */
-static pl_status write_path(pl_txn *txn, const pl_rollback *plan,
-                            const pl_rollback_path *p)
-{
-    pl_path_state state;
-    pl_status status = pl_store_get_path(txn->store, p->name, &state);
-    if (status == PL_ERR_NOT_FOUND) {
-        memset(&state, 0, sizeof state);
-        pl_copy_text(state.name, sizeof state.name, p->name);
-    } else
-        PL_CHECK(status);
-    state.phase = plan->phase;
-    state.work.n_samples = p->samples;
-    state.repeats = 0;
-    memset(&state.made, 0, sizeof state.made);
-    return pl_txn_put_path(txn, &state);
-}
-
 static pl_status write_part(pl_txn *txn, const pl_rollback *plan, int part)
 {
     for (size_t i = 0; i < plan->n_modules; i++)
         if (plan->modules[i].part == part)
             PL_CHECK(write_module(txn, plan, &plan->modules[i]));
-    for (size_t i = 0; i < plan->n_paths; i++)
-        if (plan->paths[i].part == part)
-            PL_CHECK(write_path(txn, plan, &plan->paths[i]));
+    /* Moves the paths to the plan's phase. A path keeps its moments, because they
+     * describe the size of its gradients, which a rollback hardly changes. If its
+     * present state was not uploaded, the path continues with the newest state that
+     * was. */
+    for (size_t i = 0; i < plan->n_paths; i++) {
+        const pl_rollback_path *p = &plan->paths[i];
+        pl_path_state state;
+        if (p->part != part)
+            continue;
+        pl_status status = pl_store_get_path(txn->store, p->name, &state);
+        if (status == PL_ERR_NOT_FOUND) {
+            memset(&state, 0, sizeof state);
+            pl_copy_text(state.name, sizeof state.name, p->name);
+        } else
+            PL_CHECK(status);
+        state.phase = plan->phase;
+        state.work.n_samples = p->samples;
+        state.repeats = 0;
+        memset(&state.made, 0, sizeof state.made);
+        PL_CHECK(pl_txn_put_path(txn, &state));
+    }
     return PL_OK;
 }
 
@@ -159,11 +157,6 @@ static const pl_field share_fields[] = {
     PL_FIELD(pl_rollback, 2, words), PL_FIELD(pl_rollback, 3, phase),
     PL_FIELD_LIST(pl_rollback, 4, modules, n_modules, module_fields),
     PL_FIELD_LIST(pl_rollback, 5, paths, n_paths, path_fields), PL_FIELDS_END};
-
-static void clear_share(pl_rollback *share)
-{
-    pl_free_all(share->modules, share->paths);
-}
 
 static pl_status put_plan(pl_txn *txn, const char *name, uint64_t number,
                           const pl_rollback *plan)
@@ -233,7 +226,7 @@ static pl_status look_in_record(void *context, const pl_object *object)
             s->proof < proof)
             s->proof = proof;
     }
-    clear_share(&plan);
+    pl_free_all(plan.modules, plan.paths);
     return status;
 }
 
@@ -301,7 +294,7 @@ pl_status rollback_look(pl_store *store, rollback_view *out)
             continue;
         pl_status status =
             read_plan(store->stores[i], ROLLBACK_OBJECT, &waiting, &share);
-        clear_share(&share);
+        pl_free_all(share.modules, share.paths);
         PL_CHECK(status);
         *out = waiting == decided ? ROLLBACK_HALF : ROLLBACK_MIXED;
     }
@@ -309,24 +302,10 @@ pl_status rollback_look(pl_store *store, rollback_view *out)
 }
 
 /* ---- a part that still has a share when it is opened ---- */
-static pl_status ask_first(const pl_store *store, uint64_t *decided)
+pl_status rollback_resume(pl_store *store)
 {
     char above[PL_PATH_MAX], folder[PL_PATH_MAX];
     pl_store *first = NULL;
-    pl_store_part(pl_path_above(above, store->folder), 0, folder);
-    pl_status status = pl_store_open(folder, PL_STORE_READ, &first);
-    if (status == PL_OK)
-        status = read_made(first, decided);
-    pl_store_close(&first);
-    return status == PL_OK ? PL_OK
-                           : pl_fail_in(status,
-                                        "%s has an unfinished rollback. %s records "
-                                        "whether it was decided, and cannot be read",
-                                        store->folder, folder);
-}
-
-pl_status rollback_resume(pl_store *store)
-{
     pl_rollback share;
     pl_txn *txn = NULL;
     uint64_t number, decided = 0;
@@ -334,7 +313,17 @@ pl_status rollback_resume(pl_store *store)
     PL_TRY(read_plan(store, ROLLBACK_OBJECT, &number, &share));
     if (number == 0)
         goto done;
-    PL_TRY(ask_first(store, &decided));
+    /* asks the first part whether the rollback was decided */
+    pl_store_part(pl_path_above(above, store->folder), 0, folder);
+    status = pl_store_open(folder, PL_STORE_READ, &first);
+    if (status == PL_OK)
+        status = read_made(first, &decided);
+    pl_store_close(&first);
+    if (status != PL_OK)
+        PL_TRY(pl_fail_in(status,
+                          "%s has an unfinished rollback. %s records whether it was "
+                          "decided, and cannot be read",
+                          store->folder, folder));
     PL_TRY(pl_txn_begin(store, &txn));
     if (decided == number) {
         PL_TRY(write_part(txn, &share, 0));
@@ -346,7 +335,7 @@ pl_status rollback_resume(pl_store *store)
         pl_copy_text(store->resumed, sizeof store->resumed, share.words);
 done:
     pl_txn_abort(&txn);
-    clear_share(&share);
+    pl_free_all(share.modules, share.paths);
     return status;
 }
 
@@ -432,7 +421,7 @@ static pl_status prepare_share(pl_store *store, const pl_rollback *plan, int par
     PL_TRY(put_plan(txn, ROLLBACK_OBJECT, number, &share));
     PL_TRY(pl_txn_commit(&txn));
 done:
-    clear_share(&share);
+    pl_free_all(share.modules, share.paths);
     pl_txn_abort(&txn);
     return status;
 }

@@ -21,21 +21,6 @@ static const char *root(void)
     return named && *named ? named : "/tmp";
 }
 
-/* Removes the path if it is a folder (not a link) that belongs to this user, was not
- * changed for YOUNG_S seconds, and can be locked: only the process that has locked a
- * folder may remove it. */
-static bool sweep_scratch_folder(const char *path)
-{
-    struct stat info;
-    int lock = -1;
-    if (lstat(path, &info) != 0 || !S_ISDIR(info.st_mode) || info.st_uid != geteuid() ||
-        time(NULL) - info.st_mtime <= YOUNG_S || pl_lock_folder(path, &lock) != PL_OK)
-        return false;
-    bool gone = pl_remove_tree(path) == PL_OK;
-    pl_unlock_folder(&lock);
-    return gone;
-}
-
 pl_status scratch_make(scratch *out)
 {
     char name[64];
@@ -43,9 +28,21 @@ pl_status scratch_make(scratch *out)
     const struct dirent *entry;
     DIR *folder = opendir(root());
     int n = 0;
-    while (folder && n < SWEPT_AT_ONCE && (entry = readdir(folder)))
-        if (strncmp(entry->d_name, prefix, sizeof prefix - 1) == 0)
-            n += sweep_scratch_folder(pl_join(path, root(), entry->d_name));
+    while (folder && n < SWEPT_AT_ONCE && (entry = readdir(folder))) {
+        struct stat info;
+        int lock = -1;
+        pl_join(path, root(), entry->d_name);
+        /* Skips a path unless it is a folder (not a link) that belongs to this user,
+         * was not changed for YOUNG_S seconds, and can be locked: only the process that
+         * has locked a folder may remove it. */
+        if (strncmp(entry->d_name, prefix, sizeof prefix - 1) != 0 ||
+            lstat(path, &info) != 0 || !S_ISDIR(info.st_mode) ||
+            info.st_uid != geteuid() || time(NULL) - info.st_mtime <= YOUNG_S ||
+            pl_lock_folder(path, &lock) != PL_OK)
+            continue;
+        n += pl_remove_tree(path) == PL_OK;
+        pl_unlock_folder(&lock);
+    }
     if (folder)
         closedir(folder);
     out->lock = -1;

@@ -169,7 +169,7 @@ typedef struct pl_path_state {
     int64_t repeats;
     pl_hash made;
 } pl_path_state;
-const pl_field *pl_fields_of_path_state(void);
+extern const pl_field pl_path_state_fields[];
 
 typedef struct pl_object {
     char name[PL_MODULE_NAME_MAX]; /* "arm/mix", "router/mix", "shard/mix/p01" */

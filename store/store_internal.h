@@ -147,10 +147,9 @@ pl_status remote_advance(pl_txn *txn);
 pl_status remote_sweep(pl_store *store, bool run, pl_gc_report *out);
 
 /* ---- dropping data (retire.c) ---- */
-/* Drops the pending rows of one phase of a module. With keep_updates the update blobs
- * stay, because the module's new version names them. */
-pl_status retire_pending(pl_txn *txn, const char *module, uint64_t phase,
-                         bool keep_updates);
+/* Drops the pending rows whose keys begin with `prefix`. With keep_updates the update
+ * blobs stay, because the module's new version names them. */
+pl_status retire_pending(pl_txn *txn, const row_key *prefix, bool keep_updates);
 /* Drops the update blobs of an existing version; its record still names them. */
 pl_status retire_updates(pl_txn *txn, const char *module, uint64_t number);
 /* Drops momentum and change of old versions. The newest version, its parent and the

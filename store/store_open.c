@@ -87,30 +87,6 @@ pl_status store_check_link(const kv_cursor *at, uint64_t expected, pl_hash *prev
     return PL_OK;
 }
 
-/* RocksDB's recovery may drop the end of one of its write-ahead logs and go on with the
- * next log. The chain of commits shows such a gap. Only the newest rows of the chain
- * can still be in a write-ahead log; older rows are in table files. So only the newest
- * rows are checked. */
-static pl_status check_chain(pl_store *store)
-{
-    pl_hash previous = {{0}};
-    log_record entry;
-    uint64_t first =
-        store->sequence > CHAIN_CHECK_ROWS ? store->sequence - CHAIN_CHECK_ROWS + 1 : 1;
-    pl_status status = PL_OK;
-    row_key start = key_of_number(first);
-    kv_cursor *walk = kv_cursor_open(store->db, NULL, KV_LOG, (kv_slice){"", 0});
-    kv_cursor_seek(walk, key_slice(&start));
-    for (uint64_t expected = first;
-         status == PL_OK && expected <= store->sequence && kv_cursor_next(walk);
-         expected++)
-        status = store_check_link(walk, expected, &previous, &entry);
-    if (status == PL_OK)
-        status = walk->status;
-    kv_cursor_close(&walk);
-    return status;
-}
-
 /* Checks that the store is not older than the mark. Only a writer also checks that the
  * log row of the commit in the mark has the mark's hash, because the commits that a
  * reader sees may be newer than the mark that it has read. Commits that were not
@@ -197,10 +173,31 @@ static pl_status raise_epoch(pl_store *store)
     return watermark_set(&store->mark, &next);
 }
 
+/* Reads the newest commit, and checks the chain of commits and the mark.
+ *
+ * RocksDB's recovery may drop the end of one of its write-ahead logs and go on with the
+ * next log. The chain of commits shows such a gap. Only the newest rows of the chain
+ * can still be in a write-ahead log; older rows are in table files. So only the newest
+ * rows are checked. */
 static pl_status check_store_state(pl_store *store, bool marked, const watermark *mark)
 {
+    pl_hash previous = {{0}};
+    log_record entry;
     PL_CHECK(load_state(store));
-    PL_CHECK(check_chain(store));
+    const uint64_t first =
+        store->sequence > CHAIN_CHECK_ROWS ? store->sequence - CHAIN_CHECK_ROWS + 1 : 1;
+    const row_key start = key_of_number(first);
+    kv_cursor *walk = kv_cursor_open(store->db, NULL, KV_LOG, (kv_slice){"", 0});
+    pl_status status = PL_OK;
+    kv_cursor_seek(walk, key_slice(&start));
+    for (uint64_t expected = first;
+         status == PL_OK && expected <= store->sequence && kv_cursor_next(walk);
+         expected++)
+        status = store_check_link(walk, expected, &previous, &entry);
+    if (status == PL_OK)
+        status = walk->status;
+    kv_cursor_close(&walk);
+    PL_CHECK(status);
     return marked ? check_mark(store, mark) : PL_OK;
 }
 
@@ -357,36 +354,6 @@ static void use_database(pl_store *store, kv *fresh, bool frozen)
     store->frozen = frozen;
 }
 
-/* Opens the database for reading.
- *
- * While no writer runs, the reader opens the database from exactly the files that a
- * writer would use (`frozen`). It refuses a damaged file. It does not see further
- * commits, so a refresh opens the database again. A power cut may have damaged the end
- * of the log; then such a reader shows the commits before the damage. show_newest
- * checks that these commits include the commit in the mark, so no acknowledged commit
- * is missing.
- *
- * While a writer runs, the reader follows it. A follower does not need all files: if a
- * table file is damaged, it shows the state before this file was written. */
-static pl_status open_database(pl_store *store, const char *database)
-{
-    kv *fresh = NULL;
-    bool frozen = !pl_store_has_writer(store->folder);
-    pl_status status =
-        kv_open(database, frozen ? KV_LOOK : KV_FOLLOW, store->own.path, &fresh);
-    if (status != PL_OK && frozen && pl_store_has_writer(store->folder)) {
-        frozen = false; /* a writer has begun meanwhile, and may have deleted files */
-        status = kv_open(database, KV_FOLLOW, store->own.path, &fresh);
-    } else if (status == PL_ERR_DAMAGED && !frozen) {
-        frozen = true;
-        status = kv_open(database, KV_LOOK, NULL, &fresh);
-    }
-    /* After an error, the database that was open before stays open and can be read. */
-    if (status == PL_OK)
-        use_database(store, fresh, frozen);
-    return status;
-}
-
 pl_status store_look_as_writer(pl_store *store)
 {
     char database[PL_PATH_MAX];
@@ -398,6 +365,16 @@ pl_status store_look_as_writer(pl_store *store)
     return load_state(store);
 }
 
+/* Opens the database for reading, and shows the newest commit.
+ *
+ * While no writer runs, the reader opens the database from exactly the files that a
+ * writer would use (`frozen`). It refuses a damaged file. It does not see further
+ * commits, so a refresh opens the database again. A power cut may have damaged the end
+ * of the log; then such a reader shows the commits before the damage. They include the
+ * commit in the mark, which is checked, so no acknowledged commit is missing.
+ *
+ * While a writer runs, the reader follows it. A follower does not need all files: if a
+ * table file is damaged, it shows the state before this file was written. */
 static pl_status show_newest(pl_store *store)
 {
     char path[PL_PATH_MAX];
@@ -415,7 +392,21 @@ static pl_status show_newest(pl_store *store)
      * show that commit, so it is opened again. */
     const char *database = pl_join(path, store->folder, "db");
     for (int i = 0; i < OPEN_TRIES; i++) {
-        PL_CHECK(open_database(store, database));
+        kv *fresh = NULL;
+        bool frozen = !pl_store_has_writer(store->folder);
+        pl_status status =
+            kv_open(database, frozen ? KV_LOOK : KV_FOLLOW, store->own.path, &fresh);
+        if (status != PL_OK && frozen && pl_store_has_writer(store->folder)) {
+            /* a writer has begun meanwhile, and may have deleted files */
+            frozen = false;
+            status = kv_open(database, KV_FOLLOW, store->own.path, &fresh);
+        } else if (status == PL_ERR_DAMAGED && !frozen) {
+            frozen = true;
+            status = kv_open(database, KV_LOOK, NULL, &fresh);
+        }
+        /* after an error, the database that was open before stays open */
+        PL_CHECK(status);
+        use_database(store, fresh, frozen);
         PL_CHECK(follow(store, mark.sequence, mark.epoch));
         if (check_mark(store, &mark) == PL_OK)
             return PL_OK;

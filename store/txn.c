@@ -152,16 +152,43 @@ done:
 }
 
 /* ---- versions ---- */
-static pl_status check_next_version(const pl_txn *txn, const pl_version *v,
-                                    head_record *head)
+static pl_status append_version(pl_txn *txn, const pl_version *v, pl_keep keep,
+                                head_record head)
 {
+    /* a shallow copy: the list of contributions still belongs to the caller */
+    pl_version stored = *v;
+    uint64_t late = (uint64_t)keep.late;
+    bool holds_updates = keep.updates || late > 0;
+    stored.sequence = txn->sequence;
+    stored.has_updates = holds_updates;
+    head.number = v->number;
+    version_write(txn->batch, &stored);
+    if (!v->params_gone)
+        PL_CHECK(blob_hold(txn, &v->params));
+    PL_CHECK(blob_hold(txn, &v->momentum));
+    PL_CHECK(blob_hold(txn, &v->change));
+    if (v->number > 0) {
+        const row_key merged = key_of_version(v->module, v->number - 1);
+        PL_CHECK(retire_pending(txn, &merged, holds_updates));
+    }
+    if (v->number > late && late > 0 && !keep.updates)
+        PL_CHECK(retire_updates(txn, v->module, v->number - late));
+    if (!keep.momentum)
+        PL_CHECK(retire_states(txn, v->module, late, &head));
+    head_write(txn->batch, v->module, &head);
+    return PL_OK;
+}
+
+pl_status pl_txn_put_version(pl_txn *txn, const pl_version *v, pl_keep keep)
+{
+    head_record head;
     bool exists = false;
     PL_CHECK(check_name("module", v->module));
     if (v->n_contributions < 0)
         return pl_fail(PL_ERR_ARG, "a version cannot have %d contributions",
                        v->n_contributions);
-    PL_CHECK(head_read(txn_source(txn), v->module, head, &exists));
-    uint64_t next = exists ? head->number + 1 : 0;
+    PL_CHECK(head_read(txn_source(txn), v->module, &head, &exists));
+    uint64_t next = exists ? head.number + 1 : 0;
     if (v->number != next) {
         if (!exists)
             return pl_fail(
@@ -171,7 +198,7 @@ static pl_status check_next_version(const pl_txn *txn, const pl_version *v,
         return pl_fail(PL_ERR_STALE,
                        "the newest version of module %s is %llu, so the next one must "
                        "be %llu, not %llu",
-                       v->module, (unsigned long long)head->number,
+                       v->module, (unsigned long long)head.number,
                        (unsigned long long)next, (unsigned long long)v->number);
     }
     /* The version must have been computed from the newest version in the store. The
@@ -198,39 +225,7 @@ static pl_status check_next_version(const pl_txn *txn, const pl_version *v,
         PL_CHECK(blob_check(txn, &v->momentum, "the momentum", v->module));
     if (!pl_hash_none(&v->change))
         PL_CHECK(blob_check(txn, &v->change, "the change", v->module));
-    return PL_OK;
-}
-
-static pl_status append_version(pl_txn *txn, const pl_version *v, pl_keep keep,
-                                head_record head)
-{
-    /* a shallow copy: the list of contributions still belongs to the caller */
-    pl_version stored = *v;
-    uint64_t late = (uint64_t)keep.late;
-    bool holds_updates = keep.updates || late > 0;
-    stored.sequence = txn->sequence;
-    stored.has_updates = holds_updates;
-    head.number = v->number;
-    version_write(txn->batch, &stored);
-    if (!v->params_gone)
-        PL_CHECK(blob_hold(txn, &v->params));
-    PL_CHECK(blob_hold(txn, &v->momentum));
-    PL_CHECK(blob_hold(txn, &v->change));
-    if (v->number > 0)
-        PL_CHECK(retire_pending(txn, v->module, v->number - 1, holds_updates));
-    if (v->number > late && late > 0 && !keep.updates)
-        PL_CHECK(retire_updates(txn, v->module, v->number - late));
-    if (!keep.momentum)
-        PL_CHECK(retire_states(txn, v->module, late, &head));
-    head_write(txn->batch, v->module, &head);
-    return PL_OK;
-}
-
-pl_status pl_txn_put_version(pl_txn *txn, const pl_version *version, pl_keep keep)
-{
-    head_record head;
-    PL_CHECK(check_next_version(txn, version, &head));
-    return txn_spoil(txn, append_version(txn, version, keep, head));
+    return txn_spoil(txn, append_version(txn, v, keep, head));
 }
 
 /* ---- pending contributions, paths, objects, refs ---- */

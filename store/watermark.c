@@ -27,17 +27,6 @@ static void slot_encode(const watermark *mark, uint8_t out[SLOT_BYTES])
     pl_le_put(out + AT_CHECKSUM, pl_checksum(out, AT_CHECKSUM), 8);
 }
 
-static bool slot_decode(const uint8_t in[SLOT_BYTES], watermark *out)
-{
-    if (memcmp(in, MAGIC, sizeof MAGIC) != 0 ||
-        pl_le_get(in + AT_CHECKSUM, 8) != pl_checksum(in, AT_CHECKSUM))
-        return false;
-    out->sequence = pl_le_get(in + AT_SEQUENCE, 8);
-    out->epoch = pl_le_get(in + AT_EPOCH, 8);
-    memcpy(out->log.bytes, in + AT_LOG, sizeof out->log.bytes);
-    return true;
-}
-
 /* Reads the newest valid mark and the number of its slot. While a writer overwrites one
  * slot, that slot may be invalid, and the mark in the other slot is used. */
 static pl_status read_newest(const char *path, watermark *out, int *slot)
@@ -47,9 +36,13 @@ static pl_status read_newest(const char *path, watermark *out, int *slot)
     pl_status status = pl_read_file(path, &bytes);
     if (status == PL_OK && bytes.len == SLOTS * SLOT_BYTES)
         for (int s = 0; s < SLOTS; s++) {
-            watermark mark;
-            if (!slot_decode(bytes.data + s * SLOT_BYTES, &mark))
+            const uint8_t *in = bytes.data + s * SLOT_BYTES;
+            if (memcmp(in, MAGIC, sizeof MAGIC) != 0 ||
+                pl_le_get(in + AT_CHECKSUM, 8) != pl_checksum(in, AT_CHECKSUM))
                 continue;
+            watermark mark = {.sequence = pl_le_get(in + AT_SEQUENCE, 8),
+                              .epoch = pl_le_get(in + AT_EPOCH, 8)};
+            memcpy(mark.log.bytes, in + AT_LOG, sizeof mark.log.bytes);
             if (*slot < 0 || mark.epoch > out->epoch ||
                 (mark.epoch == out->epoch && mark.sequence > out->sequence)) {
                 *out = mark;

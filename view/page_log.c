@@ -109,22 +109,14 @@ const char *page_event_value(const page_event *e, const char *key, char *out,
 }
 
 /* ---- files ---- */
-/* Whether the page's list keeps the event. Events about tasks and requests, and debug
- * events, are too frequent to be kept. (The phase history shows the tasks.) */
-static bool is_rare(const page_event *e)
-{
-    static const char *const common[] = {"lease.granted", "task.done", "task.returned",
-                                         "serve.request", "said"};
-    for (size_t i = 0; i < sizeof common / sizeof *common; i++)
-        if (strcmp(e->event, common[i]) == 0)
-            return false;
-    return strcmp(e->level, "debug") != 0;
-}
-
 /* Reads whole lines only; a later call reads a line that is still being written. */
 static void read_log_file(page_log *log, page_log_file *f, const char *path,
                           page_event_fn fn, void *context, bool *more)
 {
+    /* Events about tasks and requests, and debug events, are too frequent to be kept in
+     * the page's list. (The phase history shows the tasks.) */
+    static const char *const common[] = {"lease.granted", "task.done", "task.returned",
+                                         "serve.request", "said"};
     struct stat info;
     const int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
     if (file < 0)
@@ -151,7 +143,10 @@ static void read_log_file(page_log *log, page_log_file *f, const char *path,
         if (!page_log_parse(line, (size_t)(end - line), &e))
             continue;
         fn(context, &e);
-        if (!is_rare(&e))
+        bool is_rare = strcmp(e.level, "debug") != 0;
+        for (size_t i = 0; i < sizeof common / sizeof *common; i++)
+            is_rare = is_rare && strcmp(e.event, common[i]) != 0;
+        if (!is_rare)
             continue;
         if (!log->events)
             log->events = pl_alloc(PAGE_EVENTS_MAX * sizeof *log->events);
@@ -165,22 +160,6 @@ static void read_log_file(page_log *log, page_log_file *f, const char *path,
     pl_free(data);
 }
 
-static page_log_file *log_file_of(page_log *log, const char *name)
-{
-    for (size_t i = 0; i < log->n_files; i++)
-        if (strcmp(log->files[i].name, name) == 0)
-            return &log->files[i];
-    if (log->n_files == PAGE_LOGS_MAX)
-        return NULL;
-    log->files = pl_grow(log->files, (log->n_files + 1) * sizeof *log->files);
-    page_log_file *f = &log->files[log->n_files];
-    *f = (page_log_file){.read = 0};
-    if (!pl_copy_text(f->name, sizeof f->name, name))
-        return NULL;
-    log->n_files++;
-    return f;
-}
-
 void page_log_read(page_log *log, const char *folder, page_event_fn fn, void *context,
                    bool *more)
 {
@@ -190,11 +169,23 @@ void page_log_read(page_log *log, const char *folder, page_event_fn fn, void *co
     if (!d)
         return;
     for (const struct dirent *entry; (entry = readdir(d));) {
-        page_log_file *f = pl_ends_with(entry->d_name, ".log")
-                               ? log_file_of(log, entry->d_name)
-                               : NULL;
-        if (f && pl_join(path, folder, entry->d_name)[0])
-            read_log_file(log, f, path, fn, context, more);
+        const char *name = entry->d_name;
+        size_t i = 0;
+        if (!pl_ends_with(name, ".log"))
+            continue;
+        while (i < log->n_files && strcmp(log->files[i].name, name) != 0)
+            i++;
+        if (i == log->n_files) {
+            if (i == PAGE_LOGS_MAX)
+                continue;
+            log->files = pl_grow(log->files, (i + 1) * sizeof *log->files);
+            log->files[i] = (page_log_file){.read = 0};
+            if (!pl_copy_text(log->files[i].name, sizeof log->files[i].name, name))
+                continue;
+            log->n_files++;
+        }
+        if (pl_join(path, folder, name)[0])
+            read_log_file(log, &log->files[i], path, fn, context, more);
     }
     closedir(d);
 }

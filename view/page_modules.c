@@ -136,32 +136,6 @@ done:
     return status;
 }
 
-/* Sets each update's cosine with the mean of all, or why it cannot be computed. */
-static void find_cosines(pl_store *store, const pl_version *v, double *cosines,
-                         char why[256])
-{
-    const uint64_t n = (uint64_t)v->n_contributions;
-    why[0] = '\0';
-    if (n == 0 || v->n_params == 0)
-        return;
-    if (!v->has_updates)
-        snprintf(why, 256,
-                 "the store no longer has the updates of this version; with "
-                 "store.keep_updates=true it would have kept them");
-    else if (pl_version_has_sums(v))
-        snprintf(why, 256,
-                 "a relay summed the updates before they were stored, so the single "
-                 "updates are not known");
-    else if (v->n_params > COSINE_VALUES_MAX / n)
-        snprintf(
-            why, 256,
-            "%llu updates of %llu values each are too much for this page, which reads "
-            "at most %d values",
-            (unsigned long long)n, (unsigned long long)v->n_params, COSINE_VALUES_MAX);
-    else if (compute_cosines(store, v, cosines) != PL_OK)
-        pl_copy_text(why, 256, pl_last_error());
-}
-
 /* ---- one version ---- */
 static pl_json *contributor_json(page *p, const phase_arm *a, const pl_contribution *c,
                                  double weights, double cosine)
@@ -217,7 +191,7 @@ static pl_status answer_version(page *p, const char *module, const char *number,
     pl_version v;
     int64_t n = 0;
     uint64_t source;
-    char why[256];
+    char why[256] = "";
     if (!*number)
         PL_CHECK(pl_store_head(p->store, module, &v));
     else if (pl_parse_int(number, &n) != PL_OK || n < 0)
@@ -232,7 +206,24 @@ static pl_status answer_version(page *p, const char *module, const char *number,
         weights += v.contributions[i].weight > 0 ? v.contributions[i].weight : 0;
         cosines[i] = NAN;
     }
-    find_cosines(p->store, &v, cosines, why);
+    /* each update's cosine with the mean of all, or why it cannot be computed */
+    const bool has_values = v.n_contributions > 0 && v.n_params > 0;
+    if (has_values && !v.has_updates)
+        pl_copy_text(why, sizeof why,
+                     "the store no longer has the updates of this version; with "
+                     "store.keep_updates=true it would have kept them");
+    else if (has_values && pl_version_has_sums(&v))
+        pl_copy_text(
+            why, sizeof why,
+            "a relay summed the updates before they were stored, so the single "
+            "updates are not known");
+    else if (has_values && v.n_params > COSINE_VALUES_MAX / (uint64_t)v.n_contributions)
+        snprintf(why, sizeof why,
+                 "%d updates of %llu values each are too much for this page, which "
+                 "reads at most %d values",
+                 v.n_contributions, (unsigned long long)v.n_params, COSINE_VALUES_MAX);
+    else if (has_values && compute_cosines(p->store, &v, cosines) != PL_OK)
+        pl_copy_text(why, sizeof why, pl_last_error());
     pl_json *o = pl_json_object(), *list = pl_json_array();
     pl_json_set_text(o, "module", v.module);
     pl_json_set_int(o, "version", (int64_t)v.number);

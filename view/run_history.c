@@ -14,38 +14,6 @@ void history_clear(history *h)
     *h = (history){.n = 0};
 }
 
-/* ---- phases ---- */
-/* Adds the rows of an arm: one row per slot of the phase history (a slot stands for
- * h->stride phases), in order. count_audit relies on this order: the row of slot i is
- * the arm's first row plus i. */
-static void add_rows(const phase_history *h, const phase_arm *a, bool ended,
-                     history *out)
-{
-    for (size_t slot = 0; phase_history_is_final(h, a, slot, ended); slot++) {
-        const pl_held_sum held = phase_history_held(a, slot);
-        history_row r = {.phase = (int64_t)slot * h->stride,
-                         .n_paths = a->n_series,
-                         .bits = pl_held_bits(&held),
-                         .n_versions = slot < a->n_merged ? a->merged[slot] : 0};
-        pl_work all = {0};
-        pl_copy_text(r.arm, sizeof r.arm, a->arm.name);
-        for (int i = 0; i < a->n_series; i++) {
-            const phase_cell *c = phase_series_at(&a->series[i], slot);
-            if (c->n == 0)
-                continue;
-            if (r.n_done == 0 || c->from_ms < r.from_ms)
-                r.from_ms = c->from_ms;
-            r.at_ms = c->at_ms > r.at_ms ? c->at_ms : r.at_ms;
-            r.n_phases = c->n > r.n_phases ? c->n : r.n_phases;
-            pl_work_join(&all, r.n_done++, &c->work, 1);
-        }
-        r.tokens = (double)all.n_tokens;
-        r.loss = all.loss;
-        out->rows = pl_grow_items(out->rows, out->n, out->n + 1, sizeof *out->rows);
-        out->rows[out->n++] = r;
-    }
-}
-
 /* ---- audits ---- */
 typedef struct audit_count {
     const phase_history *h;
@@ -145,10 +113,37 @@ pl_status history_make(const phase_history *h, pl_store *store, const char *logs
     bool ended;
     (void)run_has_ended(store, &ended);
     *out = (history){.n = 0};
-    for (int a = 0; a < h->n_arms; a++) {
-        if (h->arms[a].arm.n_scored == 0)
-            add_rows(h, &h->arms[a], ended, out);
-        first[a + 1] = out->n;
+    /* Adds the rows of each arm: one row per slot of the phase history (a slot stands
+     * for h->stride phases), in order. count_audit relies on this order: the row of
+     * slot i is the arm's first row plus i. */
+    for (int k = 0; k < h->n_arms; k++) {
+        const phase_arm *a = &h->arms[k];
+        const bool shown = a->arm.n_scored == 0;
+        for (size_t slot = 0; shown && phase_history_is_final(h, a, slot, ended);
+             slot++) {
+            const pl_held_sum held = phase_history_held(a, slot);
+            history_row r = {.phase = (int64_t)slot * h->stride,
+                             .n_paths = a->n_series,
+                             .bits = pl_held_bits(&held),
+                             .n_versions = slot < a->n_merged ? a->merged[slot] : 0};
+            pl_work all = {0};
+            pl_copy_text(r.arm, sizeof r.arm, a->arm.name);
+            for (int i = 0; i < a->n_series; i++) {
+                const phase_cell *c = phase_series_at(&a->series[i], slot);
+                if (c->n == 0)
+                    continue;
+                if (r.n_done == 0 || c->from_ms < r.from_ms)
+                    r.from_ms = c->from_ms;
+                r.at_ms = c->at_ms > r.at_ms ? c->at_ms : r.at_ms;
+                r.n_phases = c->n > r.n_phases ? c->n : r.n_phases;
+                pl_work_join(&all, r.n_done++, &c->work, 1);
+            }
+            r.tokens = (double)all.n_tokens;
+            r.loss = all.loss;
+            out->rows = pl_grow_items(out->rows, out->n, out->n + 1, sizeof *out->rows);
+            out->rows[out->n++] = r;
+        }
+        first[k + 1] = out->n;
     }
     PL_CHECK(pl_store_each_ref(store, PL_AUDIT_REFS, count_audit, &audits));
     size_t kept = 0; /* drops phases without a merged update */

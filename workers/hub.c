@@ -94,27 +94,10 @@ static pl_status send_task(hub *h, hub_worker *w)
     return hub_answer(h, &w->peer, &a);
 }
 
-/* Returns the number of inner steps for a worker; 0: all steps of the phase. With
- * outer.dynamic_steps, slower workers get fewer steps, so that all workers need about
- * the same time for a phase. If workers with the job's own keys have reported rates,
- * the fastest of these is the standard: any other worker could report a rate so high
- * that all others would get only one step. */
-static int local_steps(const hub *h, const hub_worker *w, const pl_arm *arm)
-{
-    double top = 0, own = 0;
-    if (!pl_steps_vary(&arm->outer))
-        return 0;
-    for (int i = 0; i < h->n_workers; i++) {
-        const hub_worker *other = &h->workers[i];
-        top = other->rate > top ? other->rate : top;
-        own = other->own_key && other->rate > own ? other->rate : own;
-    }
-    return pl_local_steps(arm->inner.tau, w->rate, own > 0 ? own : top);
-}
-
 static pl_status note_given(hub *h, hub_worker *w, plan_task task,
                             const plan_lease *lease)
 {
+    const pl_arm *arm = &h->tasks.arms[task.arm].arm;
     const plan_path *path = &h->tasks.arms[task.arm].paths[task.index];
     w->waiting = w->withheld.is = false;
     w->left_to_it = NULL;
@@ -124,7 +107,20 @@ static pl_status note_given(hub *h, hub_worker *w, plan_task task,
     w->given_token = lease->token;
     w->given_down = w->link.down;
     w->given_phase = lease->phase;
-    w->given_steps = local_steps(h, w, &h->tasks.arms[task.arm].arm);
+    w->given_steps = 0; /* all steps of the phase */
+    /* With outer.dynamic_steps, slower workers get fewer steps, so that all workers
+     * need about the same time for a phase. If workers with the job's own keys have
+     * reported rates, the fastest of these is the standard: any other worker could
+     * report a rate so high that all others would get only one step. */
+    if (pl_steps_vary(&arm->outer)) {
+        double top = 0, own = 0;
+        for (int i = 0; i < h->n_workers; i++) {
+            const hub_worker *other = &h->workers[i];
+            top = other->rate > top ? other->rate : top;
+            own = other->own_key && other->rate > own ? other->rate : own;
+        }
+        w->given_steps = pl_local_steps(arm->inner.tau, w->rate, own > 0 ? own : top);
+    }
     /* if the worker still trains another task, it begins this task later */
     if (!w->task[0]) {
         pl_copy_text(w->task, sizeof w->task, path->name);
@@ -208,32 +204,24 @@ static pl_status say_no_work(hub *h, hub_worker *w)
     return hub_give_nothing(h, w, &a);
 }
 
-/* After a restart of the hub, workers may still hold leases. The hub grants none until
- * workers had time to renew theirs: as long as a lease lives, at most HUB_RENEWED_MS.
- */
-static bool awaits_renewals(hub *h, int64_t now)
-{
-    const int64_t waited_ms = now - h->known_ms;
-    if (h->tasks.epoch <= 1 || waited_ms >= HUB_RENEWED_MS)
-        return false;
-    if (waited_ms < h->options->ttl_ms)
-        return true;
-    if (h->fleet_ms < h->known_ms)
-        hub_look_at_fleet(h, now); /* it finds how long tasks take */
-    bool waits = false;
-    for (int i = 0; i < h->tasks.n_arms; i++)
-        waits = waits || waited_ms < hub_ttl_ms(h, &h->tasks.arms[i], 0);
-    return waits;
-}
-
 /* Serves all waiting workers in the order in which they asked, but workers on trial
  * come last. Thousands of workers may wait, so the hub searches for ready tasks only
  * after an event that may have made a task ready. */
 static pl_status serve_waiting(hub *h)
 {
     const int64_t now = pl_now_ms();
-    const bool ready =
-        hub_homes_ready(h) && h->failure[0] == '\0' && !awaits_renewals(h, now);
+    const int64_t waited_ms = now - h->known_ms;
+    bool ready = hub_homes_ready(h) && h->failure[0] == '\0';
+    if (ready && h->tasks.epoch > 1 && waited_ms < HUB_RENEWED_MS) {
+        /* After a restart of the hub, workers may still hold leases. The hub grants
+         * none until workers had time to renew theirs: as long as a lease lives, at
+         * most HUB_RENEWED_MS. */
+        ready = waited_ms >= h->options->ttl_ms;
+        if (ready && h->fleet_ms < h->known_ms)
+            hub_look_at_fleet(h, now); /* it finds how long tasks take */
+        for (int i = 0; ready && i < h->tasks.n_arms; i++)
+            ready = waited_ms >= hub_ttl_ms(h, &h->tasks.arms[i], 0);
+    }
     bool search = ready && h->stirred;
     int n_left = 0;
     for (int on_trial = 0; on_trial < 2 && ready; on_trial++)
@@ -326,7 +314,7 @@ void hub_end_task(hub_worker *w, const plan_path *path)
         w->task[0] = '\0';
 }
 
-/* Whether the message shows a lease for this phase and token that the hub before has
+/* Whether the message shows a lease for this phase and token that the previous hub has
  * sealed. Only with this proof does the hub accept a lease that it has not granted. */
 static bool shows_lease(hub *h, pl_bytes sealed, const report *rep, uint64_t token,
                         pl_lease *lease)
@@ -377,7 +365,7 @@ static pl_status on_renew(hub *h, const pl_peer *peer, pl_message *m, pl_message
         }
         return PL_OK;
     }
-    if (rep.path->is_untold) /* the hub has taken up a lease of the hub before */
+    if (rep.path->is_untold) /* the hub has taken up a lease of the previous hub */
         PL_CHECK(hub_fence(h, rep.path));
     if (shows && hub_homes_ready(h)) { /* all homes know the new secret */
         pl_sealed_lease sealed;
@@ -584,10 +572,37 @@ pl_status hub_tend(hub *h, int64_t now_ms, bool *more)
         int n = plan_expire(&h->tasks, now_ms, hub_note_lost, h);
         if (n > 0)
             pl_log(PL_LOG_WARN, "lease.expired", "count=%d", n);
-        PL_CHECK(hub_tell_ended_leases(h));
+        /* leases that ended without a new grant, so that nobody can use them */
+        for (plan_walk at = {.plan = &h->tasks}; plan_next(&at);)
+            if (at.path->is_untold)
+                PL_CHECK(hub_fence(h, at.path));
     }
     PL_CHECK(hub_tend_audits(h, now_ms));
     return serve_waiting(h);
+}
+
+/* If all tasks and audits are done, tells all workers that the job has ended. Without
+ * this, workers on other machines would wait for a hub that has ended. */
+static void dismiss_finished(hub *h)
+{
+    bool has_mixture = false;
+    for (int i = 0; i < h->tasks.n_arms; i++) {
+        const plan_arm *arm = &h->tasks.arms[i];
+        has_mixture |= strcmp(arm->arm.name, "base") != 0;
+        if (!plan_arm_finished(arm))
+            return;
+    }
+    if (!has_mixture)
+        return;
+    for (int i = 0; i < h->n_workers; i++) {
+        pl_message a = {0};
+        hub_worker *w = &h->workers[i];
+        if (w->left)
+            continue;
+        pl_wire_error(&a, w->request, PL_ERR_CANCELLED, "the job is finished");
+        /* a worker that is no longer connected does not get the message */
+        (void)hub_answer(h, &w->peer, &a);
+    }
 }
 
 pl_status pl_hub_run(const pl_hub_options *options)
@@ -635,7 +650,7 @@ pl_status pl_hub_run(const pl_hub_options *options)
             PL_TRY(hub_hear_home(&h, i, now));
         PL_TRY(hub_tend(&h, now, &more));
     }
-    hub_dismiss_finished(&h);
+    dismiss_finished(&h);
 done:
     pl_message_destroy(&m);
     pl_keypair_wipe(&h.mates);

@@ -159,30 +159,6 @@ pl_status hub_hear_update(hub *h, pl_message *m)
 }
 
 /* ---- rows ---- */
-static hub_audit *open_audit(hub *h, const pl_audit *row, plan_task task)
-{
-    const plan_arm *arm = &h->tasks.arms[task.arm];
-    const int path = task.index / pl_topology_n_replicas(arm->topology);
-    const int n_parts = pl_topology_n_slots(arm->topology) + 1;
-    h->audits = pl_grow(h->audits, (h->n_audits + 1) * sizeof *h->audits);
-    hub_audit *a = &h->audits[h->n_audits++];
-    *a = (hub_audit){.row = *row, .task = task, .n_parts = n_parts};
-    a->parts = pl_alloc((size_t)n_parts * sizeof *a->parts);
-    a->made =
-        pl_alloc((size_t)(PL_AUDIT_RESULTS - 1) * (size_t)n_parts * sizeof *a->made);
-    /* repetitions must be made again, because the row has only their digests */
-    a->row.n = 1;
-    /* a task that scores documents has no updates */
-    for (int slot = 0; arm->arm.n_scored == 0 && slot < n_parts - 1; slot++) {
-        int module = pl_topology_module_of_path(arm->topology, slot, path);
-        a->parts[slot].sends = pl_round_of(&arm->contracts[module], row->phase) >= 0;
-    }
-    a->parts[n_parts - 1] = (hub_part){
-        .sends = true, .is_known = true, .hash = row->after, .from = row->results[0]};
-    h->stirred = true;
-    return a;
-}
-
 pl_status hub_take_audit_record(hub *h, int home, pl_reader *r, bool in_state)
 {
     pl_msg_audit_record said;
@@ -204,8 +180,27 @@ pl_status hub_take_audit_record(hub *h, int home, pl_reader *r, bool in_state)
             at->tries == row.tries)
             a = &h->audits[i];
     }
-    if (!a)
-        a = open_audit(h, &row, task);
+    if (!a) {
+        const plan_arm *arm = &h->tasks.arms[task.arm];
+        const int path = task.index / pl_topology_n_replicas(arm->topology);
+        const int n_parts = pl_topology_n_slots(arm->topology) + 1;
+        h->audits = pl_grow(h->audits, (h->n_audits + 1) * sizeof *h->audits);
+        a = &h->audits[h->n_audits++];
+        *a = (hub_audit){.row = row, .task = task, .n_parts = n_parts};
+        a->parts = pl_alloc((size_t)n_parts * sizeof *a->parts);
+        a->made = pl_alloc((size_t)(PL_AUDIT_RESULTS - 1) * (size_t)n_parts *
+                           sizeof *a->made);
+        /* repetitions must be made again, because the row has only their digests */
+        a->row.n = 1;
+        /* a task that scores documents has no updates */
+        for (int slot = 0; arm->arm.n_scored == 0 && slot < n_parts - 1; slot++) {
+            int module = pl_topology_module_of_path(arm->topology, slot, path);
+            a->parts[slot].sends = pl_round_of(&arm->contracts[module], row.phase) >= 0;
+        }
+        a->parts[n_parts - 1] = (hub_part){
+            .sends = true, .is_known = true, .hash = row.after, .from = row.results[0]};
+        h->stirred = true;
+    }
     a->listed = a->listed || in_state;
     a->home = home;
     return PL_OK;

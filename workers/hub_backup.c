@@ -87,18 +87,6 @@ static bool is_said(const plan_path *path)
     return plan_is_said(path, path->lease.token, path->phase);
 }
 
-/* Whether the holder reported the task as done so long ago that the homes would have
- * confirmed it. If a worker reported a result before a home was last asked for its
- * state, and the home has not confirmed it, then it has not received the result. */
-static bool is_unconfirmed(const hub *h, const plan_path *path, int64_t now_ms)
-{
-    int64_t until_ms = now_ms - UNCONFIRMED_MS;
-    for (int i = 0; i < h->n_homes; i++)
-        if (h->homes[i].welcome && h->homes[i].fresh_ms <= until_ms)
-            until_ms = h->homes[i].fresh_ms - 1;
-    return plan_is_unconfirmed(path, &path->lease, until_ms);
-}
-
 /* Whether a second worker may begin the path's task, or take it where the method allows
  * one holder. */
 static bool may_get_backup(const hub *h, const plan_arm *arm, const plan_path *path,
@@ -117,9 +105,18 @@ static bool may_get_backup(const hub *h, const plan_arm *arm, const plan_path *p
         return false;
     if (!is_said(path))
         return both || late || on_trial;
+    /* The holder's report must not be later than this: only then would the homes have
+     * confirmed the task. If a worker reported a result before a home was last asked
+     * for its state, and the home has not confirmed it, then it has not received the
+     * result. */
+    int64_t until_ms = now_ms - UNCONFIRMED_MS;
+    for (int i = 0; i < h->n_homes; i++)
+        if (h->homes[i].welcome && h->homes[i].fresh_ms <= until_ms)
+            until_ms = h->homes[i].fresh_ms - 1;
     /* Without a backup the holder would lose a task whose results have perhaps arrived
      * at a busy home. */
-    return (both && on_trial) || ((both || late) && is_unconfirmed(h, path, now_ms));
+    return (both && on_trial) ||
+           ((both || late) && plan_is_unconfirmed(path, l, until_ms));
 }
 
 /* Lists the HUB_SLOW_MAX leases with the most time left. Leases with equal times stay

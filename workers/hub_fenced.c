@@ -10,21 +10,6 @@ void hub_mark_fenced(hub *h, hub_worker *w)
         pl_copy_text(w->fenced, sizeof w->fenced, f->reason);
 }
 
-static void add_fenced(hub *h, const pl_fence *f)
-{
-    if (pl_fence_find(h->fenced, h->n_fenced, f->name, &f->key, false))
-        return;
-    h->fenced = pl_grow(h->fenced, (h->n_fenced + 1) * sizeof *h->fenced);
-    h->fenced[h->n_fenced++] = *f;
-    pl_log(PL_LOG_ERROR, "worker.fenced", "worker=%s reason=\"%s\"", f->name,
-           f->reason);
-    for (int i = 0; i < h->n_workers; i++) {
-        hub_mark_fenced(h, &h->workers[i]);
-        if (h->workers[i].fenced[0])
-            hub_free_held(h, i);
-    }
-}
-
 static pl_status tell_fenced(hub_home *home, const pl_fence *f)
 {
     pl_message m = {0};
@@ -35,9 +20,18 @@ static pl_status tell_fenced(hub_home *home, const pl_fence *f)
 
 static pl_status fence_everywhere(hub *h, const pl_fence *f)
 {
-    const size_t before = h->n_fenced;
-    add_fenced(h, f);
-    for (int i = 0; h->n_fenced > before && i < h->n_homes; i++)
+    if (pl_fence_find(h->fenced, h->n_fenced, f->name, &f->key, false))
+        return PL_OK;
+    h->fenced = pl_grow(h->fenced, (h->n_fenced + 1) * sizeof *h->fenced);
+    h->fenced[h->n_fenced++] = *f;
+    pl_log(PL_LOG_ERROR, "worker.fenced", "worker=%s reason=\"%s\"", f->name,
+           f->reason);
+    for (int i = 0; i < h->n_workers; i++) {
+        hub_mark_fenced(h, &h->workers[i]);
+        if (h->workers[i].fenced[0])
+            hub_free_held(h, i);
+    }
+    for (int i = 0; i < h->n_homes; i++)
         PL_CHECK(tell_fenced(&h->homes[i], f));
     return PL_OK;
 }

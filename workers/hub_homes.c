@@ -126,14 +126,6 @@ static pl_status fence_all(hub *h, hub_home *home)
     return PL_OK;
 }
 
-pl_status hub_tell_ended_leases(hub *h)
-{
-    for (plan_walk at = {.plan = &h->tasks}; plan_next(&at);)
-        if (at.path->is_untold)
-            PL_CHECK(hub_fence(h, at.path));
-    return PL_OK;
-}
-
 pl_status hub_tend_homes(hub *h, int64_t now_ms)
 {
     for (int i = 0; i < h->n_homes; i++) {

@@ -14,7 +14,7 @@
  *   hub_hear_home  handles all messages of one home; called for every home
  *   hub_tend       applies some records of the homes' states, asks homes for their
  *                  states again, ends expired leases, continues audits, then gives
- *                  tasks, audits or backups to the queued workers (serve_waiting)
+ *                  tasks, audits or backups to the queued workers
  *
  * The states of a home as the hub sees them (hub_home.welcome, hub_home.known):
  *
@@ -313,9 +313,6 @@ pl_status hub_take_home(hub *h, int home, pl_message *m, int64_t now_ms);
 /* Tells the homes which leases of the path are valid and how many of its phases count.
  */
 pl_status hub_fence(hub *h, plan_path *path);
-/* Tells the homes of leases that ended without a new grant, so that nobody can use
- * them. */
-pl_status hub_tell_ended_leases(hub *h);
 bool hub_homes_ready(const hub *h);
 /* Returns for how long all homes have been ready and none has been silent. */
 int64_t hub_reached_ms(const hub *h, int64_t now_ms);
@@ -334,8 +331,6 @@ pl_status hub_take(hub *h, const pl_peer *peer, pl_message *m);
 pl_status hub_tend(hub *h, int64_t now_ms, bool *more);
 /* Ends all leases, audits and offers of this worker, and its open question. */
 void hub_free_held(hub *h, int worker);
-/* If all tasks and audits are done, tells all workers that the job has ended. */
-void hub_dismiss_finished(hub *h);
 /* Sends an answer; takes ownership of the message's body. */
 pl_status hub_answer(hub *h, const pl_peer *peer, pl_message *a);
 /* Answers the worker's open question without giving it a task. */
@@ -373,8 +368,6 @@ bool hub_may_take(const hub *h, const hub_worker *w);
  * workers with the same key (same_holder). */
 enum { HELD_BACKUPS = 1, HELD_BY_KEY = 2 };
 int hub_n_held(const hub *h, const hub_worker *w, int also);
-/* Whether this worker has any lease: of a task, of a backup or of an audit. */
-bool hub_holds_lease(const hub *h, int worker);
 /* Notes that the worker lost the lease `token` without a usable result. `hub` points to
  * the hub; it is a void pointer because plan_expire calls this function. */
 void hub_note_lost(void *hub, int worker, uint64_t token);

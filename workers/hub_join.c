@@ -134,7 +134,7 @@ pl_status hub_let_go(hub *h, int worker)
 {
     hub_worker *w = &h->workers[worker];
     pl_message a = {0};
-    if (!w->waiting || hub_holds_lease(h, worker))
+    if (!w->waiting || hub_n_held(h, w, HELD_BACKUPS) > 0)
         return PL_OK;
     pl_wire_error(&a, w->request, PL_ERR_CANCELLED,
                   "the operator has removed this worker (`pathloom drain`)");

@@ -143,21 +143,6 @@ static bool keeps_name(const hub_worker *w)
     return w->own_key || (w->proven && !w->fenced[0]);
 }
 
-/* Takes the name from the worker that used it first. The worker's entry gets a name
- * with which no worker can join. */
-static void take_name_back(hub *h, int worker)
-{
-    hub_worker *w = &h->workers[worker];
-    char old[PL_TEXT_MAX];
-    pl_copy_text(old, sizeof old, w->name);
-    pl_log(PL_LOG_WARN, "name.taken_back", "worker=%s", old);
-    hub_free_held(h, worker);
-    pl_name_table_drop(h->worker_names, old);
-    snprintf(w->name, sizeof w->name, "?%d", worker);
-    pl_name_table_put(h->worker_names, w->name, worker);
-    w->left = true;
-}
-
 pl_status hub_know_worker(hub *h, const char *name, const pl_peer *peer, int *out)
 {
     hub_worker fresh = {.key = peer->key, .own_key = peer->own};
@@ -167,11 +152,19 @@ pl_status hub_know_worker(hub *h, const char *name, const pl_peer *peer, int *ou
         /* A worker may have the name only because its key was the first to use it. Then
          * the job's own keys, and the key to which the list gives the name, have a
          * better right. */
-        const hub_worker *w = &h->workers[*out];
+        hub_worker *w = &h->workers[*out];
         if (w->own_key || list_gives(w->name, &w->key) ||
             !(peer->own || (!keeps_name(w) && list_gives(w->name, &peer->key))))
             return PL_OK;
-        take_name_back(h, *out);
+        /* The entry gets a name with which no worker can join. */
+        char old[PL_TEXT_MAX];
+        pl_copy_text(old, sizeof old, w->name);
+        pl_log(PL_LOG_WARN, "name.taken_back", "worker=%s", old);
+        hub_free_held(h, *out);
+        pl_name_table_drop(h->worker_names, old);
+        snprintf(w->name, sizeof w->name, "?%d", *out);
+        pl_name_table_put(h->worker_names, w->name, *out);
+        w->left = true;
     }
     PL_CHECK(check_reserved(name, peer));
     pl_copy_text(fresh.name, sizeof fresh.name, name);
@@ -280,28 +273,6 @@ static void count_failure(hub *h, int worker, const char *text)
         bar_workers(h, worker, BARRED_MS, text);
 }
 
-/* Drops a state with which no worker can continue. The path then continues without a
- * state, like a path that has finished no phase. */
-static pl_status drop_useless_state(hub *h, plan_path *path, const char *text)
-{
-    const int maker = hub_find_maker(h, path->state_of, &path->state_key);
-    pl_log(PL_LOG_WARN, "state.dropped",
-           "task=%s phase=%lld worker=%s reason=\"no worker can continue from the "
-           "state that it left: %s\"",
-           path->name, (long long)path->phase, path->state_of, text);
-    if (maker >= 0)
-        hub_note_lost(h, maker, UINT64_MAX);
-    /* the state caused the failures, not the workers */
-    for (int i = 0; i < h->n_workers; i++)
-        for (int k = 0; k < path->n_failed_by; k++)
-            if (same_holder(&h->workers[i], &h->workers[path->failed_by[k]])) {
-                h->workers[i].n_failures = 0;
-                h->workers[i].barred_until_ms = 0;
-            }
-    plan_drop_state(&h->tasks, path);
-    return hub_fence(h, path);
-}
-
 pl_status hub_note_failure(hub *h, plan_path *path, int worker, pl_status why,
                            const char *text)
 {
@@ -329,12 +300,29 @@ pl_status hub_note_failure(hub *h, plan_path *path, int worker, pl_status why,
     const int maker = hub_find_maker(h, path->state_of, &path->state_key);
     if ((why == PL_ERR_DATA || why == PL_ERR_NUMERIC) && path->state_of[0] &&
         path->phase > 0 &&
-        (maker < 0 || !h->workers[maker].own_key || (strangers && why == PL_ERR_DATA)))
+        (maker < 0 || !h->workers[maker].own_key ||
+         (strangers && why == PL_ERR_DATA))) {
         /* A state of which an audit may have agreed is not dropped because strangers
          * say so: the path waits for the job's own workers. */
-        return path->own_failures >= FAILURES_MAX || !h->tasks.audits
-                   ? drop_useless_state(h, path, text)
-                   : PL_OK;
+        if (path->own_failures < FAILURES_MAX && h->tasks.audits)
+            return PL_OK;
+        pl_log(PL_LOG_WARN, "state.dropped",
+               "task=%s phase=%lld worker=%s reason=\"no worker can continue from the "
+               "state that it left: %s\"",
+               path->name, (long long)path->phase, path->state_of, text);
+        if (maker >= 0)
+            hub_note_lost(h, maker, UINT64_MAX);
+        /* the state caused the failures, not the workers */
+        for (int i = 0; i < h->n_workers; i++)
+            for (int k = 0; k < path->n_failed_by; k++)
+                if (same_holder(&h->workers[i], &h->workers[path->failed_by[k]])) {
+                    h->workers[i].n_failures = 0;
+                    h->workers[i].barred_until_ms = 0;
+                }
+        /* the path continues without a state, like one that has finished no phase */
+        plan_drop_state(&h->tasks, path);
+        return hub_fence(h, path);
+    }
     h->failure_status = why;
     snprintf(h->failure, sizeof h->failure, "%s failed %d times in phase %lld: %s",
              path->name, path->lease.failures, (long long)path->phase, text);
@@ -388,11 +376,6 @@ int hub_n_held(const hub *h, const hub_worker *w, int also)
     for (size_t i = 0; i < h->n_audits; i++)
         n += holds(h, w, by_key, &h->audits[i].lease);
     return n;
-}
-
-bool hub_holds_lease(const hub *h, int worker)
-{
-    return hub_n_held(h, &h->workers[worker], HELD_BACKUPS) > 0;
 }
 
 void hub_put_on_trial(hub *h, int worker)
@@ -457,20 +440,6 @@ double hub_overdue_s(const hub *h, double usual_s)
     return 1e-3 * OVERDUE_TTLS * (double)h->options->ttl_ms + OVERDUE_TIMES * usual_s;
 }
 
-/* Bytes of its task have just moved, and nobody else would take the task. */
-static bool may_go_on(const hub *h, const plan_lease *lease, int64_t now_ms)
-{
-    const hub_worker *w = &h->workers[lease->worker];
-    bool is_alone = true;
-    for (int i = 0; i < h->n_workers && is_alone; i++) {
-        const hub_worker *other = &h->workers[i];
-        is_alone = !other->waiting || other->drains || other->fenced[0] ||
-                   same_holder(other, w) || hub_is_barred(other, now_ms);
-    }
-    return is_alone && lease->stage != PLAN_TRAINS && w->link.moved_ms > 0 &&
-           now_ms - w->link.moved_ms < MOVES_MS;
-}
-
 /* Ends a lease that its worker has held far too long. A worker that renews a lease
  * again and again and delivers nothing would stop the path. If it has delivered before,
  * and now only sends, its way to the homes is broken: that is a fault of its machine.
@@ -486,10 +455,20 @@ static bool end_overdue(hub *h, const plan_arm *arm, plan_path *path, hub_audit 
     const double held_s = hub_held_s(arm, path, &lease, phase, now_ms, &n_tasks);
     char text[200];
     if (!lease.active || usual_s <= 0 ||
-        held_s <= ldexp(hub_overdue_s(h, usual_s * n_tasks), path->n_taken) ||
-        may_go_on(h, &lease, now_ms))
+        held_s <= ldexp(hub_overdue_s(h, usual_s * n_tasks), path->n_taken))
         return false;
+    /* It may go on if bytes of its task have just moved, and nobody else would take the
+     * task. */
     const hub_worker *w = &h->workers[lease.worker];
+    bool is_alone = true;
+    for (int i = 0; i < h->n_workers && is_alone; i++) {
+        const hub_worker *other = &h->workers[i];
+        is_alone = !other->waiting || other->drains || other->fenced[0] ||
+                   same_holder(other, w) || hub_is_barred(other, now_ms);
+    }
+    if (is_alone && lease.stage != PLAN_TRAINS && w->link.moved_ms > 0 &&
+        now_ms - w->link.moved_ms < MOVES_MS)
+        return false;
     const bool fault = sends && (w->own_key || w->proven);
     snprintf(text, sizeof text,
              "it held the lease of %.60s for %.0f s without delivering a result; such "

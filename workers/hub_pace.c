@@ -87,19 +87,6 @@ int hub_ttl_ms(const hub *h, const plan_arm *arm, int64_t held_ms)
     return (int)fmax(fmin(task_ms / PART, MOST_MS), h->options->ttl_ms);
 }
 
-/* Most phases do not send the state. Returns how many times the bytes of such a phase
- * the state has. */
-static double state_tasks(const plan_arm *arm, int path)
-{
-    const uint64_t n_params = pl_topology_path_params(arm->topology);
-    uint64_t others = n_params; /* at least a byte of each is fetched */
-    for (int slot = 0; slot < pl_topology_n_slots(arm->topology); slot++)
-        others += pl_codec_module_bound(
-            &arm->arm.outer.codec, arm->topology,
-            pl_topology_module_of_path(arm->topology, slot, path), 1);
-    return ceil((double)pl_path_state_bytes(&arm->arm, n_params) / (double)others);
-}
-
 double hub_held_s(const plan_arm *arm, const plan_path *path, const plan_lease *l,
                   int64_t phase, int64_t now_ms, double *n_tasks)
 {
@@ -110,9 +97,20 @@ double hub_held_s(const plan_arm *arm, const plan_path *path, const plan_lease *
     /* A token is at least a byte. */
     if (pl_held_scores(&arm->arm, of, index % replicas, phase))
         *n_tasks += ceil((double)arm->arm.held_bytes[of] / slots_of(&arm->arm));
-    if (arm->arm.outer.state_every > 1 && pl_phase_uploads(&arm->arm, phase + 1))
-        *n_tasks += state_tasks(arm, of);
-    for (int slot = 0; slot < pl_topology_n_slots(arm->topology); slot++) {
+    /* Most phases do not send the state. It counts as many times as it has the bytes of
+     * such a phase. */
+    const int n_slots = pl_topology_n_slots(arm->topology);
+    if (arm->arm.outer.state_every > 1 && pl_phase_uploads(&arm->arm, phase + 1)) {
+        const uint64_t n_params = pl_topology_path_params(arm->topology);
+        uint64_t others = n_params; /* at least a byte of each is fetched */
+        for (int slot = 0; slot < n_slots; slot++)
+            others += pl_codec_module_bound(
+                &arm->arm.outer.codec, arm->topology,
+                pl_topology_module_of_path(arm->topology, slot, of), 1);
+        *n_tasks +=
+            ceil((double)pl_path_state_bytes(&arm->arm, n_params) / (double)others);
+    }
+    for (int slot = 0; slot < n_slots; slot++) {
         const int m = pl_topology_module_of_path(arm->topology, slot, of);
         const uint64_t takes = pl_round_takes(&arm->contracts[m], phase);
         if (takes > 0 && (arm->versions[m] == UINT64_MAX || arm->versions[m] < takes))
@@ -445,26 +443,6 @@ static void note_busy(hub *h, const plan_arm *arm, const plan_path *path,
     w->has_lease = true;
 }
 
-/* Notes of an arm how many of its tasks are ready and leased, and how many steps the
- * ready path with the most of them has left. Documents are scored before all else, as
- * in plan_choose. */
-static void count_tasks(plan_arm *arm, int64_t now_ms)
-{
-    const pl_inner *in = &arm->arm.inner;
-    arm->n_ready = arm->n_leased = arm->n_open = arm->steps_left = 0;
-    for (int i = 0; i < arm->n_tasks; i++) {
-        const plan_path *path = &arm->paths[i];
-        arm->n_leased += path->lease.active;
-        arm->n_open += path->phase < in->phases;
-        if (path->lease.active || path->drops_state || !plan_ready(arm, i, now_ms))
-            continue;
-        const int64_t left =
-            pl_arm_scores(&arm->arm) ? INT64_MAX : (in->phases - path->phase) * in->tau;
-        arm->steps_left = left > arm->steps_left ? left : arm->steps_left;
-        arm->n_ready++;
-    }
-}
-
 static bool takes_tasks(const hub *h, const hub_worker *w, int64_t now_ms)
 {
     return !w->drains && !w->fenced[0] && !hub_is_barred(w, now_ms) &&
@@ -505,9 +483,25 @@ void hub_look_at_fleet(hub *h, int64_t now_ms)
     fleet_member *members = pl_alloc(n * sizeof *members);
     int *order = pl_alloc(((size_t)h->tasks.n_arms + 1) * sizeof *order);
     h->fleet_ms = now_ms;
+    /* how many tasks of each arm are ready and leased, and how many steps the ready
+     * path with the most of them has left; documents are scored before all else, as in
+     * plan_choose */
     for (int a = 0; a < h->tasks.n_arms; a++) {
         plan_arm *arm = &h->tasks.arms[a];
-        count_tasks(arm, now_ms);
+        const pl_inner *in = &arm->arm.inner;
+        arm->n_ready = arm->n_leased = arm->n_open = arm->steps_left = 0;
+        for (int i = 0; i < arm->n_tasks; i++) {
+            const plan_path *path = &arm->paths[i];
+            arm->n_leased += path->lease.active;
+            arm->n_open += path->phase < in->phases;
+            if (path->lease.active || path->drops_state || !plan_ready(arm, i, now_ms))
+                continue;
+            const int64_t left = pl_arm_scores(&arm->arm)
+                                     ? INT64_MAX
+                                     : (in->phases - path->phase) * in->tau;
+            arm->steps_left = left > arm->steps_left ? left : arm->steps_left;
+            arm->n_ready++;
+        }
         if (arm->n_ready + arm->n_leased > 0)
             note_typical(h, arm, values, now_ms);
     }
@@ -676,7 +670,7 @@ static bool is_left_to_keeper(hub *h, int worker, plan_task task, int64_t now_ms
         (double)(now_ms - keeper->missed_ms) < PROBE_TIMES * usual_ms;
     if (is_other || has_missed || keeper->unchecked || hub_is_on_trial(h, keeper) ||
         plan_has_said(path, path->keeper, now_ms) ||
-        (other != path && hub_holds_lease(h, path->keeper)))
+        (other != path && hub_n_held(h, keeper, HELD_BACKUPS) > 0))
         return false;
     if (keeper->has_lease && h->fleet_ms < now_ms) /* it has just ended its task */
         hub_look_at_fleet(h, now_ms);

@@ -267,26 +267,3 @@ pl_status hub_log_lines(pl_message *m, pl_message *a)
     PL_SAY(a, LOG_IS, log_is, .total = total, .offset = offset);
     return PL_OK;
 }
-
-/* Without this, workers on other machines would wait for a hub that has ended. */
-void hub_dismiss_finished(hub *h)
-{
-    bool has_mixture = false;
-    for (int i = 0; i < h->tasks.n_arms; i++) {
-        const plan_arm *arm = &h->tasks.arms[i];
-        has_mixture |= strcmp(arm->arm.name, "base") != 0;
-        if (!plan_arm_finished(arm))
-            return;
-    }
-    if (!has_mixture)
-        return;
-    for (int i = 0; i < h->n_workers; i++) {
-        pl_message a = {0};
-        hub_worker *w = &h->workers[i];
-        if (w->left)
-            continue;
-        pl_wire_error(&a, w->request, PL_ERR_CANCELLED, "the job is finished");
-        /* a worker that is no longer connected does not get the message */
-        (void)hub_answer(h, &w->peer, &a);
-    }
-}

@@ -76,25 +76,6 @@ static pl_status give_offered_blob(const peer *p, pl_message *m, pl_message *a)
     return pl_fail(PL_ERR_NOT_FOUND, "this worker offers no blob with this hash");
 }
 
-static void answer_mate(peer *p, const pl_peer *who, pl_message *m)
-{
-    pl_message a = {.type = PL_MSG_OK};
-    pl_status status =
-        m->type == PL_MSG_GET_UPDATE ? give_offered_update(p, m, &a)
-        : m->type == PL_MSG_GET_BLOB
-            ? give_offered_blob(p, m, &a)
-            : pl_fail(PL_ERR_PROTO, "a worker does not understand message type %u",
-                      m->type);
-    if (status != PL_OK) {
-        pl_message_destroy(&a);
-        pl_wire_error(&a, m->request, status, pl_last_error());
-    }
-    a.request = m->request;
-    if (pl_wire_send_to(p->socket, who, &a) != PL_OK)
-        pl_log(PL_LOG_DEBUG, "peer.gone", "error=\"%s\"", pl_last_error());
-    pl_message_destroy(&a);
-}
-
 static void run_peer(void *context)
 {
     peer *p = context;
@@ -112,8 +93,23 @@ static void run_peer(void *context)
             }
             keep_offer(p, item);
         }
-        while (pl_wire_recv(p->socket, &who, &m) == PL_OK)
-            answer_mate(p, &who, &m);
+        while (pl_wire_recv(p->socket, &who, &m) == PL_OK) {
+            pl_message a = {.type = PL_MSG_OK};
+            pl_status status =
+                m.type == PL_MSG_GET_UPDATE ? give_offered_update(p, &m, &a)
+                : m.type == PL_MSG_GET_BLOB
+                    ? give_offered_blob(p, &m, &a)
+                    : pl_fail(PL_ERR_PROTO,
+                              "a worker does not understand message type %u", m.type);
+            if (status != PL_OK) {
+                pl_message_destroy(&a);
+                pl_wire_error(&a, m.request, status, pl_last_error());
+            }
+            a.request = m.request;
+            if (pl_wire_send_to(p->socket, &who, &a) != PL_OK)
+                pl_log(PL_LOG_DEBUG, "peer.gone", "error=\"%s\"", pl_last_error());
+            pl_message_destroy(&a);
+        }
     }
 }
 

@@ -24,9 +24,9 @@
  *                         done or has a worker
  *      delayed-nesterov   the path is at most `staleness` phases ahead of the slowest
  *                         path
- *   4. all homes have the arm; under fleet.audit: the audit of phase t - 1, if it was
- * drawn, has agreed; and the updates for versions that the path will mix in (streaming)
- * count
+ *   4. all homes have the arm;
+ *   5. under fleet.audit, the audit of phase t - 1 (if it was drawn) has agreed, and
+ *      the updates for versions that the path will mix in (streaming) count.
  *
  * Nothing else delays a task. plan_choose takes the ready task whose path has the most
  * inner steps left (tasks that score documents come first). Among equal tasks, it
@@ -115,7 +115,8 @@ pl_status plan_add_arm(plan *p, pl_arm *arm, const pl_hash *blob)
         return status;
     }
     a.contracts = pl_contracts_create(&a.arm, a.topology);
-    a.phases_ahead = pl_phases_ahead(&a.arm.outer);
+    a.phases_ahead =
+        pl_versions_have_phases(&a.arm.outer) ? INT64_MAX : a.arm.outer.staleness;
     a.is_audited = p->audits && pl_audit_may(&a.arm);
     char name[PL_NAME_MAX];
     int n = pl_topology_n_modules(a.topology);
@@ -169,24 +170,21 @@ int64_t plan_n_confirmed(const plan_path *path)
     return path->phase - path->in_audit;
 }
 
-/* An audit has dropped the results of the path's last phase: it is leased again. No
- * lease of before counts any more. */
-static void fall_back(plan_path *path, int64_t now_ms)
-{
-    path->phase--;
-    path->phase_ms = now_ms;
-    memset(&path->backup, 0, sizeof path->backup);
-    memset(&path->lease, 0, sizeof path->lease);
-    path->is_untold = true;
-    path->kept_ms = 0;
-    path->n_failed_by = path->own_failures = path->backups_failed = path->n_taken = 0;
-}
-
 void plan_hear(plan_path *path, const plan_news *news, int64_t now_ms)
 {
     int64_t phase = news->phase;
-    if (phase == path->phase - 1 && path->in_audit && !news->in_audit)
-        fall_back(path, now_ms);
+    if (phase == path->phase - 1 && path->in_audit && !news->in_audit) {
+        /* An audit has dropped the results of the path's last phase: it is leased
+         * again. No lease of before counts any more. */
+        path->phase--;
+        path->phase_ms = now_ms;
+        memset(&path->backup, 0, sizeof path->backup);
+        memset(&path->lease, 0, sizeof path->lease);
+        path->is_untold = true;
+        path->kept_ms = 0;
+        path->n_failed_by = path->own_failures = path->backups_failed = path->n_taken =
+            0;
+    }
     /* what counts stays so */
     if (phase < path->phase ||
         (phase == path->phase && news->in_audit && !path->in_audit))

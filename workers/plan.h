@@ -165,7 +165,8 @@ typedef struct plan_arm {
     pl_hash blob;
     pl_topology *topology;
     pl_contract *contracts; /* [n_modules] */
-    int64_t phases_ahead;   /* pl_phases_ahead */
+    /* how many phases a path may be ahead of the slowest; INT64_MAX: any */
+    int64_t phases_ahead;
     /* The homes that have not told of this arm yet, a bit each. A home without it could
      * not give a worker the arm's definition. */
     uint32_t lacking;

@@ -97,25 +97,6 @@ static pl_status read_contribution(const retraining *r, int64_t phase, int *step
     return status;
 }
 
-/* Encodes the update of one slot as the worker would have sent it. If the codec is
- * lossy, the residual in the path's state becomes the part that the codec left out. */
-static pl_status encode_slot(retraining *r, int slot, int64_t phase, const float *now)
-{
-    const pl_holder s = describe_slot(r, slot, phase);
-    size_t at = pl_topology_slot(r->topology, slot)->offset;
-    float *residual = r->layout.residual < 0
-                          ? NULL
-                          : r->state + (size_t)r->layout.residual * r->n + at;
-    int64_t round = pl_round_of(s.of, phase);
-    if (round < 0) /* the slot sends no update in this phase, or its module is frozen */
-        return PL_OK;
-    pl_codec_round shared = pl_round_codec(s.of, s.path, round, r->norms[slot]);
-    pl_holder_update(&s, s.base, now + at, r->update);
-    pl_buf_clear(&r->encoded);
-    return pl_codec_encode_update(&r->arm->outer.codec, r->topology, s.of->module,
-                                  &shared, r->update, residual, &r->encoded);
-}
-
 static pl_status run_phase(retraining *r, int64_t phase, pl_hash *update)
 {
     train_job job = {0};
@@ -139,14 +120,29 @@ static pl_status run_phase(retraining *r, int64_t phase, pl_hash *update)
         pl_sleep_ms(1);
     PL_TRY(job.status == PL_OK ? PL_OK : pl_fail(job.status, "%s", job.error));
     for (int slot = 0; slot < n_slots; slot++) {
-        PL_TRY(encode_slot(r, slot, phase, job.params));
+        /* Encodes the update of the slot as the worker would have sent it. If the codec
+         * is lossy, the residual in the path's state becomes the part that the codec
+         * left out. A slot that sends no update in this phase has no round. */
+        const pl_holder s = describe_slot(r, slot, phase);
+        const size_t at = pl_topology_slot(r->topology, slot)->offset;
+        const int64_t round = pl_round_of(s.of, phase);
+        if (round >= 0) {
+            float *residual = r->layout.residual < 0
+                                  ? NULL
+                                  : r->state + (size_t)r->layout.residual * r->n + at;
+            pl_codec_round shared = pl_round_codec(s.of, s.path, round, r->norms[slot]);
+            pl_holder_update(&s, s.base, job.params + at, r->update);
+            pl_buf_clear(&r->encoded);
+            PL_TRY(pl_codec_encode_update(&r->arm->outer.codec, r->topology,
+                                          s.of->module, &shared, r->update, residual,
+                                          &r->encoded));
+        }
         if (slot == r->slot)
             pl_blob_hash(r->encoded.data, r->encoded.len, update);
     }
     state_round(r->arm, r->state, r->n);
 done:
-    job.state = NULL; /* r->state owns this memory */
-    train_job_clear(&job);
+    pl_free(job.params); /* the rest belongs to `r` */
     return status;
 }
 
@@ -194,52 +190,6 @@ done:
     return status;
 }
 
-static pl_status open_retraining(retraining *r, const pl_backend_options *backend)
-{
-    const pl_arm *arm = r->arm;
-    const pl_topology *t = r->topology;
-    const int path = (int)r->wanted->path;
-    int module = pl_topology_find_module(t, strchr(r->module, '/') + 1);
-    if (module < 0 || r->wanted->path < 0 || r->wanted->path >= pl_topology_n_paths(t))
-        return pl_fail(PL_ERR_DAMAGED,
-                       "%s has a contribution of path %lld, but the module or the path "
-                       "does not exist in arm %s; run `pathloom store fsck`",
-                       r->module, (long long)r->wanted->path, arm->name);
-    r->slot = pl_topology_module_slot(t, module);
-    r->layout = pl_path_layout_of(arm);
-    r->contracts = pl_contracts_create(arm, t);
-    r->n = pl_topology_path_params(t);
-    /* refuses methods whose phases depend on anything except versions and the path's
-     * moments and residual */
-    if (!pl_versions_have_phases(&arm->outer))
-        return cannot(r->module,
-                      "the versions with which they began depended on timing");
-    if (r->layout.params >= 0 || r->layout.last >= 0)
-        return cannot(r->module, "their paths keep parameters of their own");
-    if (arm->outer.state == PL_STATE_LOCAL)
-        return cannot(r->module, "their moments never left their workers "
-                                 "(train.state=local)");
-    PL_CHECK(trainer_create(backend, false, &r->trainer, r->device));
-    int n_slots = pl_topology_n_slots(t);
-    const size_t bytes = r->n * sizeof(float);
-    r->norms = pl_alloc((size_t)n_slots * sizeof *r->norms);
-    PL_CHECK(pl_try_alloc(bytes, "a path's modules", (void **)&r->base));
-    PL_CHECK(pl_try_alloc(bytes, "an update", (void **)&r->update));
-    PL_CHECK(pl_try_alloc((size_t)r->layout.n_vectors * bytes, "a path's state",
-                          (void **)&r->state));
-    PL_CHECK(read_first_state(r));
-    /* not the object of the shard: `forget` has blanked the text of the base model */
-    uint64_t shard_bytes = 0;
-    if (path >= arm->n_shards || !pl_store_has_blob(r->store, &arm->shards[path]))
-        return cannot(r->module, "the store no longer has the text on which they were "
-                                 "trained (pathloom forget)");
-    PL_CHECK(pl_store_blob_bytes(r->store, &arm->shards[path], &shard_bytes));
-    PL_CHECK(pl_try_alloc((size_t)shard_bytes, "a data shard", &r->shard));
-    PL_CHECK(pl_store_read_blob(r->store, &arm->shards[path], 0, (size_t)shard_bytes,
-                                r->shard));
-    return pl_tokens_view(r->shard, (size_t)shard_bytes, "a data shard", &r->tokens);
-}
-
 pl_status pl_task_retrain(pl_store *store, const pl_arm *arm,
                           const pl_topology *topology, const char *module,
                           const pl_contribution *wanted,
@@ -251,8 +201,45 @@ pl_status pl_task_retrain(pl_store *store, const pl_arm *arm,
                     .module = module,
                     .wanted = wanted};
     pl_status status = PL_OK;
+    const int path = (int)wanted->path;
     *update = (pl_hash){{0}};
-    PL_TRY(open_retraining(&r, backend));
+    const int of = pl_topology_find_module(topology, strchr(module, '/') + 1);
+    if (of < 0 || wanted->path < 0 || wanted->path >= pl_topology_n_paths(topology))
+        PL_TRY(pl_fail(PL_ERR_DAMAGED,
+                       "%s has a contribution of path %lld, but the module or the path "
+                       "does not exist in arm %s; run `pathloom store fsck`",
+                       module, (long long)wanted->path, arm->name));
+    r.slot = pl_topology_module_slot(topology, of);
+    r.layout = pl_path_layout_of(arm);
+    r.contracts = pl_contracts_create(arm, topology);
+    r.n = pl_topology_path_params(topology);
+    /* refuses methods whose phases depend on anything except versions and the path's
+     * moments and residual */
+    if (!pl_versions_have_phases(&arm->outer))
+        PL_TRY(cannot(module, "the versions with which they began depended on timing"));
+    if (r.layout.params >= 0 || r.layout.last >= 0)
+        PL_TRY(cannot(module, "their paths keep parameters of their own"));
+    if (arm->outer.state == PL_STATE_LOCAL)
+        PL_TRY(cannot(module, "their moments never left their workers "
+                              "(train.state=local)"));
+    PL_TRY(trainer_create(backend, false, &r.trainer, r.device));
+    const size_t bytes = r.n * sizeof(float);
+    r.norms = pl_alloc((size_t)pl_topology_n_slots(topology) * sizeof *r.norms);
+    PL_TRY(pl_try_alloc(bytes, "a path's modules", (void **)&r.base));
+    PL_TRY(pl_try_alloc(bytes, "an update", (void **)&r.update));
+    PL_TRY(pl_try_alloc((size_t)r.layout.n_vectors * bytes, "a path's state",
+                        (void **)&r.state));
+    PL_TRY(read_first_state(&r));
+    /* not the object of the shard: `forget` has blanked the text of the base model */
+    uint64_t shard_bytes = 0;
+    if (path >= arm->n_shards || !pl_store_has_blob(store, &arm->shards[path]))
+        PL_TRY(cannot(module, "the store no longer has the text on which they were "
+                              "trained (pathloom forget)"));
+    PL_TRY(pl_store_blob_bytes(store, &arm->shards[path], &shard_bytes));
+    PL_TRY(pl_try_alloc((size_t)shard_bytes, "a data shard", &r.shard));
+    PL_TRY(
+        pl_store_read_blob(store, &arm->shards[path], 0, (size_t)shard_bytes, r.shard));
+    PL_TRY(pl_tokens_view(r.shard, (size_t)shard_bytes, "a data shard", &r.tokens));
     for (int64_t phase = 0; phase <= wanted->phase; phase++)
         PL_TRY(run_phase(&r, phase, update));
 done:

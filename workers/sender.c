@@ -7,8 +7,8 @@
 #include <math.h>
 #include <stdatomic.h>
 
-/* LEAVE_MS: after a worker was told to stop, its results wait for homes only as long as
- * in this time a byte moves, or a home says that it has no room yet */
+/* LEAVE_MS: a worker that was told to stop gives up sending its results when for this
+ * time no byte has moved and no home has said that it has no room yet */
 enum { LOOK_MS = 50, LEAVE_MS = 60000 };
 
 struct sender {
@@ -47,7 +47,8 @@ static void publish_link(sender *s)
     atomic_store(&to->down_rate, l.down_bytes_per_s);
     atomic_store(&to->rtt_ms, l.rtt_ms);
     atomic_store(&to->n_connects, l.n_connects);
-    /* to the hub, a worker is stalled whose bytes stand still; not if it must wait */
+    /* The hub takes a worker whose bytes stand still for stalled. An answer `no room
+     * yet` counts as a byte, so a worker that must wait is not stalled. */
     atomic_store(&to->up, l.up_bytes + l.n_full);
     atomic_store(&to->down, l.down_bytes);
     atomic_store(&to->repeated, l.repeated_bytes);
@@ -95,9 +96,9 @@ typedef struct parcel {
     char (*texts)[256];         /* [n + 1] the texts of these answers */
     char (*names)[96];          /* [n] names of the modules */
     pl_buf *encoded;            /* [n_slots] the encoded update of each slot */
-    /* Scratch memory for the values of the largest slot. The last two are NULL if the
-     * path's state has only moments. */
-    float *update, *sent, *sent_start;
+    /* Scratch memory for the values of the largest slot. `sent` has the vectors of an
+     * update as others decode it, NULL if the path's state has only moments. */
+    float *update, *sent[PL_ROUND_VECTORS_MAX];
 } parcel;
 
 static pl_status encode_update(const worker_task *task, const pl_holder *s, int slot,
@@ -114,13 +115,6 @@ static pl_status encode_update(const worker_task *task, const pl_holder *s, int 
     out->data = pl_grow(out->data, out->len);
     out->cap = out->len;
     return PL_OK;
-}
-
-/* Decodes an update into p->sent and p->sent_start. */
-static pl_status decode(const pl_contract *of, const pl_buf *update, const parcel *p)
-{
-    float *const to[PL_ROUND_VECTORS_MAX] = {p->sent, p->sent_start};
-    return pl_round_decode(of, update->data, update->len, to);
 }
 
 /* Makes and encodes the update of one slot. Also writes the path's own vectors for the
@@ -147,10 +141,10 @@ static pl_status pack_slot(sender *s, int slot, parcel *p)
                 : task->job.state + (size_t)task->layout.residual * task->n_params + at;
         const bool carries = residual && of->carries > 0;
         if (carries)
-            memcpy(p->sent, residual, of->n_params * sizeof *residual);
+            memcpy(p->sent[0], residual, of->n_params * sizeof *residual);
         PL_CHECK(encode_update(task, &place, slot, round, p, residual));
         if (carries)
-            pl_holder_keep_left(&place, p->sent, residual);
+            pl_holder_keep_left(&place, p->sent[0], residual);
         if (of->n_vectors > 1) { /* the second vector is encoded without a residual */
             pl_holder_update_start(&place, start, p->update);
             PL_CHECK(encode_update(task, &place, slot, round, p, NULL));
@@ -171,36 +165,14 @@ static pl_status pack_slot(sender *s, int slot, parcel *p)
         out->bytes = encoded->len;
     }
     if (place.last && round >= 0) /* with noloco the path keeps what others decode */
-        PL_CHECK(decode(of, encoded, p));
-    pl_holder_keep(&place, start, now, p->sent, p->sent_start);
+        PL_CHECK(pl_round_decode(of, encoded->data, encoded->len, p->sent));
+    pl_holder_keep(&place, start, now, p->sent[0], p->sent[1]);
     if (!of->predicts)
         return PL_OK;
     /* computes the version that the home will make from this update */
     const pl_codec_message sent = {encoded->data, encoded->len};
     return pl_round_predict(of, round, &sent, task->base + at,
                             &task->predicted_norm[slot]);
-}
-
-/* For noloco: offers the updates to other workers before they are sent to the homes. */
-static void offer(const sender *s, const parcel *p)
-{
-    for (int i = 0; i < p->n; i++) {
-        const pl_submission *from = &p->submissions[i], *data = from;
-        if (pl_failpoint("worker.offer.wrong") != PL_OK && i + 1 < p->n)
-            data = &p->submissions[i + 1]; /* simulates a worker that lies */
-        peer_offer *o = pl_alloc(sizeof *o);
-        pl_copy_text(o->module, sizeof o->module, from->module);
-        o->round = from->contribution.phase;
-        o->path = (int)from->contribution.path;
-        o->replica = (int)from->contribution.replica;
-        o->bytes = data->bytes;
-        o->data = pl_alloc((size_t)data->bytes);
-        memcpy(o->data, data->data, (size_t)data->bytes);
-        if (pl_failpoint("worker.offer.damaged") != PL_OK)
-            o->data[o->bytes / 2] ^= 1;
-        pl_blob_hash(o->data, o->bytes, &o->hash);
-        peer_put(s->offers, o);
-    }
 }
 
 static pl_status pack(sender *s, int n_slots, parcel *p)
@@ -220,8 +192,8 @@ static pl_status pack(sender *s, int n_slots, parcel *p)
     most *= sizeof(float);
     PL_CHECK(pl_try_alloc(most, "an update", (void **)&p->update));
     if (task->layout.n_vectors > 2) { /* else the path's state has only m and v */
-        PL_CHECK(pl_try_alloc(most, "an update", (void **)&p->sent_start));
-        PL_CHECK(pl_try_alloc(most, "an update", (void **)&p->sent));
+        PL_CHECK(pl_try_alloc(most, "an update", (void **)&p->sent[1]));
+        PL_CHECK(pl_try_alloc(most, "an update", (void **)&p->sent[0]));
     }
     task->predicted_norm = pl_alloc((size_t)n_slots * sizeof *task->predicted_norm);
     bool predicts = false;
@@ -245,11 +217,6 @@ static pl_status pack(sender *s, int n_slots, parcel *p)
     return PL_OK;
 }
 
-static pl_status check_task_lease(const sender *s)
-{
-    return s->task ? worker_check_lease(s->task) : PL_OK;
-}
-
 /* Runs while a call to the homes waits. */
 static pl_status check_wait(void *context)
 {
@@ -260,7 +227,7 @@ static pl_status check_wait(void *context)
                        "the worker leaves, and for %d s no home took a byte of its "
                        "results",
                        LEAVE_MS / 1000);
-    return check_task_lease(s);
+    return s->task ? worker_check_lease(s->task) : PL_OK;
 }
 
 /* Returns for how many seconds it is worth to wait for something that may never come.
@@ -276,8 +243,8 @@ static double worth_s(const worker_task *task)
  * patience and a minute (a relay may hold an update for half of it), it is perhaps this
  * machine that does not reach the homes: then a different worker gets the task. And a
  * worker that was told to stop does not repeat calls. After a restart of the hub a home
- * may refuse the seal of the hub before (ERR_STALE). The new hub seals the lease anew,
- * but only when it knows all homes. */
+ * may refuse the seal of the previous hub (ERR_STALE). The new hub seals the lease
+ * anew, but only when it knows all homes. */
 static bool must_repeat(sender *s, pl_status status, const pl_sealed_lease *used)
 {
     enum { SEAL_S = 120, PHASES = 10, LEAST_S = 60 };
@@ -327,7 +294,7 @@ static pl_status check_met(sender *s, struct task_met *met)
     for (int i = 0; 1e-3 * LOOK_MS * i < most_s && status == PL_ERR_NOT_FOUND; i++) {
         if (i > 0)
             pl_sleep_ms(LOOK_MS);
-        PL_CHECK(check_task_lease(s));
+        PL_CHECK(worker_check_lease(task));
         status = find_update(s, met->module, task->phase - 1, met->path, met->replica,
                              &there);
     }
@@ -349,7 +316,7 @@ static pl_status check_met(sender *s, struct task_met *met)
 }
 
 /* Sends the results to the homes. If the hub restarts in the meantime, its new seal
- * replaces that of the hub before; what the homes have got by then counts. */
+ * replaces that of the previous hub; what the homes have got by then counts. */
 static pl_status submit_results(sender *s, parcel *p, const pl_path_state *state)
 {
     const worker_task *task = s->task;
@@ -401,13 +368,13 @@ static pl_status keep_first_updates(sender *s, const parcel *p, float **state)
             status = pl_client_get_blob(s->homes, made->module, &there, &first);
         while (must_repeat(s, status, worker_task_lease(task)));
         PL_TRY(status);
-        PL_TRY(decode(own.of, &first, p));
+        PL_TRY(pl_round_decode(own.of, first.data, first.len, p->sent));
         if (*state == task->job.state) {
             PL_TRY(pl_try_alloc_bare(all, "a path's state", (void **)state));
             memcpy(*state, task->job.state, all);
         }
         const pl_holder h = worker_slot(task, slot, *state);
-        pl_holder_keep(&h, own.params, NULL, p->sent, p->sent_start);
+        pl_holder_keep(&h, own.params, NULL, p->sent[0], p->sent[1]);
         pl_log(PL_LOG_INFO, "update.first", "task=%s phase=%lld module=%s", task->name,
                (long long)task->phase, made->module);
     }
@@ -449,8 +416,25 @@ static pl_status send_results(sender *s)
     pl_path_state state;
     parcel p = {0};
     PL_TRY(pack(s, n_slots, &p));
-    if (s->offers && task->layout.last >= 0)
-        offer(s, &p);
+    /* noloco: offers the updates to other workers before they are sent to the homes */
+    const bool has_mates = s->offers && task->layout.last >= 0;
+    for (int i = 0; has_mates && i < p.n; i++) {
+        const pl_submission *from = &p.submissions[i], *data = from;
+        if (pl_failpoint("worker.offer.wrong") != PL_OK && i + 1 < p.n)
+            data = &p.submissions[i + 1]; /* simulates a worker that lies */
+        peer_offer *o = pl_alloc(sizeof *o);
+        pl_copy_text(o->module, sizeof o->module, from->module);
+        o->round = from->contribution.phase;
+        o->path = (int)from->contribution.path;
+        o->replica = (int)from->contribution.replica;
+        o->bytes = data->bytes;
+        o->data = pl_alloc((size_t)data->bytes);
+        memcpy(o->data, data->data, (size_t)data->bytes);
+        if (pl_failpoint("worker.offer.damaged") != PL_OK)
+            o->data[o->bytes / 2] ^= 1;
+        pl_blob_hash(o->data, o->bytes, &o->hash);
+        peer_put(s->offers, o);
+    }
     pl_queue_push(s->packed, task);
     s->moved_ms = pl_now_ms();
     float *result = task->job.state;
@@ -480,8 +464,8 @@ static pl_status send_results(sender *s)
         goto done;
     }
     s->moved_ms = pl_now_ms();
-    for (size_t i = 0; i < s->task->n_met; i++)
-        PL_TRY(check_met(s, &s->task->met[i]));
+    for (size_t i = 0; i < task->n_met; i++)
+        PL_TRY(check_met(s, &task->met[i]));
     PL_TRY(pl_failpoint("worker.submit.before"));
     worker_save_state(s->options->cache, task);
     PL_TRY(submit_results(s, &p, &state));
@@ -497,7 +481,7 @@ done:
     for (int slot = 0; p.encoded && slot < n_slots; slot++)
         pl_buf_destroy(&p.encoded[slot]);
     pl_free_all(p.encoded, p.submissions, p.results, p.texts, p.names);
-    pl_free_all(p.update, p.sent, p.sent_start);
+    pl_free_all(p.update, p.sent[0], p.sent[1]);
     return status;
 }
 
@@ -512,7 +496,7 @@ static void send_one_task(void *self, void *job)
                       "the results of the previous phase of %s do not count, so those "
                       "of this phase cannot be sent either",
                       task->name)
-            : check_task_lease(s);
+            : worker_check_lease(task);
     if (task->status == PL_OK)
         task->status = send_results(s);
     publish_link(s);

@@ -35,24 +35,6 @@ static bool same_layout(const pl_topology *a, const pl_topology *b)
     return true;
 }
 
-/* Opens the backend again if the tasks of the job's arm need a different number of
- * threads. The backends ref and cuda always use one. */
-static pl_status fit_threads(trainer *t, const pl_inner *in)
-{
-    pl_backend_options options = t->options;
-    pl_backend *backend = NULL;
-    if (in->threads > 0)
-        options.n_threads = in->threads;
-    if (options.n_threads == t->backend->n_threads ||
-        strcmp(t->backend->name, "cpu") != 0)
-        return PL_OK;
-    PL_CHECK(pl_backend_open(&options, &backend));
-    pl_model_destroy(&t->model);
-    pl_backend_close(&t->backend);
-    t->backend = backend;
-    return PL_OK;
-}
-
 /* Creates a model for the job, unless the present model fits the job. Usually it does,
  * because all arms of a run have the same layout unless a level was cut. */
 static pl_status fit_model(trainer *t, const train_job *job)
@@ -105,27 +87,6 @@ static pl_status save_params(trainer *t, train_job *job)
         PL_CHECK(
             pl_try_alloc_bare(bytes, "a path's parameters", (void **)&job->params));
     return pl_model_save(t->model, job->params);
-}
-
-/* Waits for the merged parameters and mixes them in. This is always done after the same
- * number of steps, so the result does not depend on the time at which they arrive. */
-static pl_status take_merged(trainer *t, train_job *job, double *waited_s)
-{
-    double start = pl_now();
-    const float *merged;
-    while (!(merged = atomic_load(&t->merged))) {
-        PL_CHECK(check_cancelled(t));
-        pl_sleep_ms(1);
-    }
-    *waited_s += pl_now() - start;
-    PL_CHECK(save_params(t, job));
-    for (int slot = 0; slot < pl_topology_n_slots(job->topology); slot++) {
-        const pl_slot *place = pl_topology_slot(job->topology, slot);
-        if (job->mixed[slot])
-            pl_streaming_mix(job->params + place->offset, merged + place->offset,
-                             job->mix, place->n_params);
-    }
-    return pl_model_load(t->model, job->params);
 }
 
 static pl_status count_batch(void *context)
@@ -212,22 +173,6 @@ static pl_status check_held(void *trainer_)
     return check_cancelled(trainer_);
 }
 
-/* Scores the held-out text of the path. Scoring does not change the parameters or other
- * data that later steps read. */
-static pl_status score_held(trainer *t, train_job *job)
-{
-    const size_t n = pl_tokens_n_docs(job->held);
-    pl_score *scores = pl_alloc((n ? n : 1) * sizeof *scores);
-    pl_status status = score_with_model(t, job, job->held, job->arm->held_prefix,
-                                        check_held, scores, n);
-    double nats = 0;
-    for (size_t i = 0; status == PL_OK && i < n; i++)
-        nats += scores[i].nats;
-    job->work.held = nats > 0 && nats < 1e15 ? nats : 0;
-    pl_free(scores);
-    return status;
-}
-
 /* What the steps of a phase add up to. */
 typedef struct step_sums {
     double start, nats, norms;
@@ -293,8 +238,25 @@ static pl_status train_shard(trainer *t, train_job *job)
         PL_TRY(check_cancelled(t));
         PL_TRY(pl_failpoint("worker.step.before"));
         if (i == job->mix_step) {
+            /* Waits for the merged parameters and mixes them in. This is always done
+             * after the same number of steps, so the result does not depend on the time
+             * at which they arrive. */
             PL_TRY(end_step(t, job, &sums));
-            PL_TRY(take_merged(t, job, &waited_s));
+            const double asked = pl_now();
+            const float *merged;
+            while (!(merged = atomic_load(&t->merged))) {
+                PL_TRY(check_cancelled(t));
+                pl_sleep_ms(1);
+            }
+            waited_s += pl_now() - asked;
+            PL_TRY(save_params(t, job));
+            for (int slot = 0; slot < pl_topology_n_slots(job->topology); slot++) {
+                const pl_slot *place = pl_topology_slot(job->topology, slot);
+                if (job->mixed[slot])
+                    pl_streaming_mix(job->params + place->offset,
+                                     merged + place->offset, job->mix, place->n_params);
+            }
+            PL_TRY(pl_model_load(t->model, job->params));
         }
         const int64_t counted =
             pl_sampler_fill(sampler, sample, in->batch, tokens, targets);
@@ -329,7 +291,19 @@ static void train_one_job(void *self, void *given)
     train_job *job = given;
     pl_status status = PL_OK;
     double start = pl_now();
-    PL_TRY(fit_threads(t, &job->arm->inner));
+    /* Opens the backend again if the tasks of the job's arm need a different number of
+     * threads. The backends ref and cuda always use one. */
+    pl_backend_options options = t->options;
+    if (job->arm->inner.threads > 0)
+        options.n_threads = job->arm->inner.threads;
+    if (options.n_threads != t->backend->n_threads &&
+        strcmp(t->backend->name, "cpu") == 0) {
+        pl_backend *backend = NULL;
+        PL_TRY(pl_backend_open(&options, &backend));
+        pl_model_destroy(&t->model);
+        pl_backend_close(&t->backend);
+        t->backend = backend;
+    }
     PL_TRY(fit_model(t, job));
     const int n_slots = pl_topology_n_slots(job->topology);
     bool *frozen = pl_alloc((size_t)n_slots * sizeof *frozen);
@@ -342,8 +316,18 @@ static void train_one_job(void *self, void *given)
         pl_model_destroy(&t->model);
     PL_TRY(status);
     PL_TRY(pl_model_load(t->model, job->start));
-    if (job->held)
-        PL_TRY(score_held(t, job));
+    if (job->held) { /* which changes nothing that later steps read */
+        const size_t n = pl_tokens_n_docs(job->held);
+        pl_score *scores = pl_alloc((n ? n : 1) * sizeof *scores);
+        double nats = 0;
+        status = score_with_model(t, job, job->held, job->arm->held_prefix, check_held,
+                                  scores, n);
+        for (size_t i = 0; status == PL_OK && i < n; i++)
+            nats += scores[i].nats;
+        job->work.held = nats > 0 && nats < 1e15 ? nats : 0;
+        pl_free(scores);
+        PL_TRY(status);
+    }
     if (!pl_arm_scores(job->arm)) {
         PL_TRY(train_shard(t, job));
     } else {
@@ -431,10 +415,4 @@ void trainer_progress(const trainer *t, int *step, double *loss,
     *step = atomic_load(&t->step);
     *loss = atomic_load(&t->loss);
     *tokens_per_second = atomic_load(&t->rate);
-}
-
-void train_job_clear(train_job *job)
-{
-    pl_free_all(job->params, job->state);
-    job->params = job->state = NULL;
 }

@@ -59,4 +59,3 @@ void trainer_cancel(trainer *t); /* the job ends early with ERR_CANCELLED */
 /* Returns the step and the loss that the running job has reached, and its speed. */
 void trainer_progress(const trainer *t, int *step, double *loss,
                       double *tokens_per_second);
-void train_job_clear(train_job *job);

@@ -157,25 +157,6 @@ typedef struct fetching {
     pl_buf blob;
 } fetching;
 
-/* Takes the version from the cache; returns whether the cache has it. If it has only
- * the version before, and the homes have the change from that one, takes that one. */
-static bool take_cached(worker *w, fetching *f)
-{
-    const size_t bytes = f->n_params * sizeof *f->out;
-    uint64_t have = 0;
-    const void *kept = cache_get(w->blobs, &f->facts->params, &have);
-    if (kept && have == bytes) {
-        memcpy(f->out, kept, bytes);
-        cache_drop(w->blobs, &f->facts->parent);
-        return true;
-    }
-    kept = cache_get(w->blobs, &f->facts->parent, &have);
-    f->is_change = !pl_hash_none(&f->facts->change) && kept && have == bytes;
-    if (f->is_change)
-        memcpy(f->out, kept, bytes);
-    return false;
-}
-
 static pl_wanted want_of(fetching *f)
 {
     const uint64_t bytes = f->n_params * sizeof *f->out;
@@ -274,11 +255,27 @@ static pl_status fetch_versions(worker *w, worker_task *task, const int64_t *num
         pl_client_act_under(w->homes, worker_task_lease(task));
     PL_TRY(pl_client_get_versions(w->homes, wants, n));
     for (int i = 0; i < n; i++) {
+        fetching *f = &list[i];
         /* a version of which garbage collection has left only the record is gone */
-        if (wants[i].status != PL_OK || pl_hash_none(&list[i].facts->params))
+        if (wants[i].status != PL_OK || pl_hash_none(&f->facts->params)) {
             all_there = false;
-        else if (!take_cached(w, &list[i]))
-            list[n_missing++] = list[i];
+            continue;
+        }
+        const size_t bytes = f->n_params * sizeof *f->out;
+        uint64_t have = 0;
+        const void *kept = cache_get(w->blobs, &f->facts->params, &have);
+        if (kept && have == bytes) {
+            memcpy(f->out, kept, bytes);
+            cache_drop(w->blobs, &f->facts->parent);
+            continue;
+        }
+        /* If the cache has only the version before, and the homes have the change from
+         * that one, takes that one. */
+        kept = cache_get(w->blobs, &f->facts->parent, &have);
+        f->is_change = !pl_hash_none(&f->facts->change) && kept && have == bytes;
+        if (f->is_change)
+            memcpy(f->out, kept, bytes);
+        list[n_missing++] = *f;
     }
     for (int i = 0, n_done = 0; i < n_missing; i += n_done)
         PL_TRY(fetch_some(w, list + i, n_missing - i, &n_done));
@@ -302,27 +299,6 @@ static pl_status fetch_bases(worker *w, worker_task *task, const int64_t *number
 }
 
 /* ---- all that a task needs ---- */
-/* Begins a path again whose own parameters were dropped (worker_restarts): fetches the
- * newest versions in their place. The other vectors are zero. */
-static pl_status fetch_own_again(worker *w, worker_task *task)
-{
-    const int n_slots = pl_topology_n_slots(task->arm->topology);
-    int64_t *numbers = pl_alloc((size_t)n_slots * sizeof *numbers);
-    float **params = pl_alloc((size_t)n_slots * sizeof *params);
-    pl_version_facts *facts = pl_alloc((size_t)n_slots * sizeof *facts);
-    for (int slot = 0; slot < n_slots; slot++) {
-        const pl_holder s = worker_slot(task, slot, task->state);
-        numbers[slot] = pl_round_restart(s.of, task->phase);
-        params[slot] = s.params;
-    }
-    const pl_status status = fetch_versions(w, task, numbers, params, facts);
-    pl_free_all(numbers, params, facts);
-    if (status == PL_OK)
-        pl_log(PL_LOG_WARN, "state.restarted", "task=%s phase=%lld", task->name,
-               (long long)task->phase);
-    return status;
-}
-
 pl_status worker_fetch_merged(worker *w, worker_task *task)
 {
     const int n_slots = pl_topology_n_slots(task->arm->topology);
@@ -392,7 +368,22 @@ pl_status worker_fetch_inputs(worker *w, worker_task *task)
         /* worker_begin_after completes the task when the previous task is packed */
         return PL_OK;
     PL_CHECK(worker_fetch_state(w, task));
-    if (worker_restarts(task))
-        PL_CHECK(fetch_own_again(w, task));
+    if (worker_restarts(task)) {
+        /* The path's own parameters were dropped: it begins again with the newest
+         * versions in their place. The other vectors are zero. */
+        int64_t *newest = pl_alloc((size_t)n_slots * sizeof *newest);
+        float **params = pl_alloc((size_t)n_slots * sizeof *params);
+        pl_version_facts *facts = pl_alloc((size_t)n_slots * sizeof *facts);
+        for (int slot = 0; slot < n_slots; slot++) {
+            const pl_holder s = worker_slot(task, slot, task->state);
+            newest[slot] = pl_round_restart(s.of, task->phase);
+            params[slot] = s.params;
+        }
+        const pl_status fetched = fetch_versions(w, task, newest, params, facts);
+        pl_free_all(newest, params, facts);
+        PL_CHECK(fetched);
+        pl_log(PL_LOG_WARN, "state.restarted", "task=%s phase=%lld", task->name,
+               (long long)task->phase);
+    }
     return worker_begin(task);
 }

@@ -3,8 +3,11 @@
  *
  * A worker has at most three tasks at once: one is fetched, one trains, one is sent.
  * The trainer's thread computes, and the sender's thread sends results to the homes.
- * The worker's main thread fetches data, asks the hub for tasks and renews all
- * leases. */
+ * The worker's main thread fetches data, asks the hub for tasks and renews all leases.
+ *
+ * Files: worker.c (loop), worker_hub.c (the hub), worker_fetch.c, worker_mates.c,
+ * worker_state.c (inputs), worker_task.c (a task), train.c (steps), sender.c (results),
+ * peer.c (offers), cache.c, path_state.c. */
 #pragma once
 #include "workers/cache.h"
 #include "workers/peer.h"

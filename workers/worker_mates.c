@@ -96,38 +96,31 @@ static pl_status meet_mate(worker *w, worker_task *task, const pl_contract *of,
                    task->name, of->name);
 }
 
-/* Fetches to task->other the update of the mate that the path meets now, if any. */
-static pl_status fetch_mate(worker *w, worker_task *task, int slot)
-{
-    const pl_contract *of = worker_contract(task, slot);
-    int replicas = pl_topology_n_replicas(of->topology), mate = 0;
-    int own = task->path * replicas + task->replica;
-    float *out = task->other + pl_topology_slot(of->topology, slot)->offset;
-    pl_buf bytes = {0};
-    float *const to[PL_ROUND_VECTORS_MAX] = {out, out + task->n_params};
-    pl_status status = PL_OK;
-    PL_TRY(pl_round_mate(of, own, task->phase - 1, &mate));
-    if (mate == own)
-        goto done;
-    PL_TRY(meet_mate(w, task, of, mate, &bytes));
-    if (bytes.len == 0)
-        goto done;
-    PL_TRY(pl_round_decode(of, bytes.data, bytes.len, to));
-    task->has_other[slot] = true;
-done:
-    pl_buf_destroy(&bytes);
-    return status;
-}
-
 pl_status worker_fetch_mates(worker *w, worker_task *task)
 {
-    int n_slots = pl_topology_n_slots(task->arm->topology);
+    const pl_topology *t = task->arm->topology;
+    const int n_slots = pl_topology_n_slots(t);
+    const int own = task->path * pl_topology_n_replicas(t) + task->replica;
     task->has_other = pl_alloc((size_t)n_slots * sizeof *task->has_other);
     if (task->layout.last < 0 || task->phase == 0)
         return PL_OK;
     PL_CHECK(pl_try_alloc(PL_ROUND_VECTORS_MAX * task->n_params * sizeof(float),
                           "updates of other contributors", (void **)&task->other));
-    for (int slot = 0; slot < n_slots; slot++)
-        PL_CHECK(fetch_mate(w, task, slot));
+    for (int slot = 0; slot < n_slots; slot++) {
+        const pl_contract *of = worker_contract(task, slot);
+        float *out = task->other + pl_topology_slot(t, slot)->offset;
+        float *const to[PL_ROUND_VECTORS_MAX] = {out, out + task->n_params};
+        pl_buf bytes = {0};
+        int mate = 0;
+        pl_status status = pl_round_mate(of, own, task->phase - 1, &mate);
+        if (status == PL_OK && mate != own)
+            status = meet_mate(w, task, of, mate, &bytes);
+        if (status == PL_OK && bytes.len > 0) {
+            status = pl_round_decode(of, bytes.data, bytes.len, to);
+            task->has_other[slot] = status == PL_OK;
+        }
+        pl_buf_destroy(&bytes);
+        PL_CHECK(status);
+    }
     return PL_OK;
 }

@@ -126,9 +126,9 @@ void worker_task_free(worker_task **task_)
         return;
     if (task->packed_state != task->job.state)
         pl_free(task->packed_state);
-    train_job_clear(&task->job);
     worker_drop_start(task);
-    pl_free_all(task->base, task->state, task->own_state, task->other);
+    pl_free_all(task->job.params, task->job.state, task->base, task->state,
+                task->own_state, task->other);
     worker_task_free(&task->past);
     pl_free_all(task->predicted_norm, task->made, task->has_other, task->peers,
                 task->met, task->bases, task->mixed);

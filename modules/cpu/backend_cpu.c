@@ -81,7 +81,7 @@ pl_status cpu_backend_create(const pl_backend_options *options, const char *isa,
     detect(all);
     for (int i = (int)pl_isa_newest(); i >= 0 && !found; i--) {
         chosen = all[i];
-        chosen.name = pl_isa_name((pl_isa)i);
+        chosen.name = pl_isa_names[i];
         found = strcmp(isa, "auto") == 0 || strcmp(isa, chosen.name) == 0;
     }
     if (!found)
@@ -149,20 +149,11 @@ void cpu_note_failure(cpu_state *self, pl_status status)
     (void)pl_copy_text(self->failure_text, sizeof self->failure_text, pl_last_error());
 }
 
-static void *grow(cpu_state *self, cpu_block *block, size_t bytes, const char *what)
-{
-    cpu_note_failure(self, cpu_block_grow(block, bytes, what));
-    return block->data;
-}
-
 void *cpu_scratch(cpu_state *self, size_t bytes)
 {
-    return grow(self, &self->scratch, bytes, "the scratch memory of operations");
-}
-
-void *cpu_packed(cpu_state *self, size_t bytes)
-{
-    return grow(self, &self->packed, bytes, "packed matrices");
+    cpu_note_failure(self, cpu_block_grow(&self->scratch, bytes,
+                                          "the scratch memory of operations"));
+    return self->scratch.data;
 }
 
 pl_status cpu_sync(pl_backend *be)

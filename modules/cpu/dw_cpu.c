@@ -135,7 +135,10 @@ void OP(sum_dw)(pl_backend *be, float *dw, const pl_act *dout, const pl_act *x, 
     const int share = (n_panels + n_threads - 1) / n_threads * NR;
     const int n_blocks = (O + BLOCK - 1) / BLOCK;
     const size_t x_bytes = (size_t)n_panels * g.panel;
-    g.packed_x = cpu_packed(self, x_bytes + own_bytes(&g) * (size_t)n_threads);
+    cpu_note_failure(self, cpu_block_grow(&self->packed,
+                                          x_bytes + own_bytes(&g) * (size_t)n_threads,
+                                          "packed matrices"));
+    g.packed_x = self->packed.data;
     if (g.packed_x == NULL)
         return;
     g.own = g.packed_x + x_bytes;

@@ -385,11 +385,6 @@ static void multiply_group(const part *p, char *words, int m0, int rows)
         }
 }
 
-static char *own_of(const part *p, int thread)
-{
-    return p->own + (size_t)thread * p->own_bytes;
-}
-
 static void multiply_block(part *p, int n_threads)
 {
     const int M = p->call->M, group = p->call->kind == GEMM_TN ? GROUP_ROWS : MR;
@@ -397,18 +392,20 @@ static void multiply_block(part *p, int n_threads)
 #pragma omp parallel num_threads(cpu_threads(n_threads))
     {
 #pragma omp for schedule(static)
-        for (int t = 0; t < n_threads; t++)
+        for (int t = 0; t < n_threads; t++) {
+            char *own = p->own + (size_t)t * p->own_bytes;
             for (int i = t; i < n_panels; i += n_threads)
                 if (p->call->kind == GEMM_NT)
                     pack_turned(p, i * NR);
                 else
-                    pack_across(p, i * NR, (float *)(void *)own_of(p, t));
+                    pack_across(p, i * NR, (float *)(void *)own);
+        }
 #pragma omp for schedule(static)
         for (int t = 0; t < n_threads; t++) {
+            char *own = p->own + (size_t)t * p->own_bytes;
             const int share = (n_groups + n_threads - 1) / n_threads;
             for (int i = t * share; i < least_of_two((t + 1) * share, n_groups); i++)
-                multiply_group(p, own_of(p, t), i * group,
-                               least_of_two(M - i * group, group));
+                multiply_group(p, own, i * group, least_of_two(M - i * group, group));
         }
     }
 }

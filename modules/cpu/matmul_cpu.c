@@ -45,33 +45,30 @@ void cpu_weight_destroy(pl_backend *be, pl_weight **weight)
     *weight = NULL;
 }
 
-/* Converts a weight to one byte per element. Each row is divided by a scale, 1/127 of
- * its largest absolute value, and rounded; 128 is added to the result. The padding of
- * rows is later multiplied by zeros, so it is not written. */
-static void encode_weight(const pl_weight *w)
-{
-    for (size_t o = 0; o < (size_t)w->O; o++) {
-        const float *row = w->master + o * (size_t)w->I;
-        uint8_t *to = w->bytes + o * weight_stride(w->I);
-        float most = 0;
-        for (int i = 0; i < w->I; i++)
-            most = fabsf(row[i]) > most ? fabsf(row[i]) : most;
-        const float inverse = most > 0 ? 127.0f / most : 0;
-        w->scales[o] = most / 127.0f;
-        for (int i = 0; i < w->I; i++)
-            to[i] = (uint8_t)(lrintf(row[i] * inverse) + 128);
-    }
-}
-
 void cpu_weights_refresh(pl_backend *be, pl_weight *const *weights, int n)
 {
     for (int i = 0; i < n; i++) {
         const pl_weight *w = weights[i];
-        if (w->bytes != NULL)
-            encode_weight(w);
-        else if (w->copy != NULL)
-            be->ops->act_from_float(be, w->copy, w->master,
-                                    (size_t)w->O * (size_t)w->I);
+        if (w->bytes == NULL) {
+            if (w->copy != NULL)
+                be->ops->act_from_float(be, w->copy, w->master,
+                                        (size_t)w->O * (size_t)w->I);
+            continue;
+        }
+        /* In int8 each row is divided by a scale, 1/127 of its largest absolute value,
+         * and rounded; 128 is added to the result. The padding of rows is later
+         * multiplied by zeros, so it is not written. */
+        for (size_t o = 0; o < (size_t)w->O; o++) {
+            const float *row = w->master + o * (size_t)w->I;
+            uint8_t *to = w->bytes + o * weight_stride(w->I);
+            float most = 0;
+            for (int k = 0; k < w->I; k++)
+                most = fabsf(row[k]) > most ? fabsf(row[k]) : most;
+            const float inverse = most > 0 ? 127.0f / most : 0;
+            w->scales[o] = most / 127.0f;
+            for (int k = 0; k < w->I; k++)
+                to[k] = (uint8_t)(lrintf(row[k] * inverse) + 128);
+        }
     }
 }
 

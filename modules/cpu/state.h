@@ -81,7 +81,6 @@ void cpu_note_failure(cpu_state *self, pl_status status);
 /* Returns the scratch block with at least `bytes`, 64-byte aligned. If memory does not
  * suffice, notes the failure (cpu_note_failure) and returns NULL. */
 void *cpu_scratch(cpu_state *self, size_t bytes);
-void *cpu_packed(cpu_state *self, size_t bytes);
 
 /* Rounds a size up to whole cache lines, so that parts of a block do not share one. */
 static inline size_t cpu_lines(size_t bytes)

@@ -189,7 +189,7 @@ static void s3_close(void *self)
 {
     s3_engine *e = self;
     pl_web_close(&e->web);
-    s3_keys_wipe(&e->keys);
+    explicit_bzero(&e->keys, sizeof e->keys);
     pl_free(e);
 }
 
@@ -248,30 +248,17 @@ static bool is_same_endpoint(const char *a, const char *b)
  * user's keys, or a session token, would be sent to a stranger. So a service that is
  * neither on this machine nor Amazon's S3 (its customers have names in its domain, too)
  * must be named by the user. */
-static pl_status check_endpoint(const char *endpoint)
+pl_status engine_s3_open(const engine_url *url, bool to_write, const engine_ops **ops,
+                         void **self)
 {
     static const char domain[] = ".amazonaws.com";
-    const char *host = endpoint + strlen("https://");
-    const bool is_https = pl_starts_with(endpoint, "https://");
+    const char *host = url->endpoint + strlen("https://");
+    const bool is_https = pl_starts_with(url->endpoint, "https://");
     const size_t len = is_https ? strcspn(host, ":/?#") : 0, own = strlen(domain);
     const bool is_amazon =
         len > own && memcmp(host + len - own, domain, own) == 0 &&
         (pl_starts_with(host, "s3.") || pl_starts_with(host, "s3-fips.") ||
          (pl_starts_with(host, "s3-") && !memchr(host, '.', len - own)));
-    if (is_amazon || pl_url_is_local(endpoint) ||
-        is_same_endpoint(endpoint, getenv("AWS_ENDPOINT_URL_S3")) ||
-        is_same_endpoint(endpoint, getenv("AWS_ENDPOINT_URL")))
-        return PL_OK;
-    return pl_fail(
-        PL_ERR_NOPERM,
-        "the store sends its S3 keys to %.200s; if you trust this service, set "
-        "AWS_ENDPOINT_URL_S3=%.200s",
-        endpoint, endpoint);
-}
-
-pl_status engine_s3_open(const engine_url *url, bool to_write, const engine_ops **ops,
-                         void **self)
-{
     pl_status status = PL_OK;
     s3_engine *e = pl_alloc(sizeof *e);
     size_t end = strlen(url->endpoint);
@@ -280,7 +267,14 @@ pl_status engine_s3_open(const engine_url *url, bool to_write, const engine_ops 
     snprintf(e->space, sizeof e->space, "%s%s", url->space, url->space[0] ? "/" : "");
     pl_copy_text(e->region, sizeof e->region, url->region);
     snprintf(e->signing, sizeof e->signing, "aws:amz:%s:s3", url->region);
-    PL_TRY(check_endpoint(url->endpoint));
+    if (!is_amazon && !pl_url_is_local(url->endpoint) &&
+        !is_same_endpoint(url->endpoint, getenv("AWS_ENDPOINT_URL_S3")) &&
+        !is_same_endpoint(url->endpoint, getenv("AWS_ENDPOINT_URL")))
+        PL_TRY(pl_fail(
+            PL_ERR_NOPERM,
+            "the store sends its S3 keys to %.200s; if you trust this service, set "
+            "AWS_ENDPOINT_URL_S3=%.200s",
+            url->endpoint, url->endpoint));
     PL_TRY(s3_keys_load(&e->keys));
     PL_TRY(pl_web_open(&e->web));
     if (to_write)

@@ -19,38 +19,33 @@ static const pl_field head_fields[] = {
     PL_FIELD(remote_head, 12, log_bytes),    PL_FIELD(remote_head, 13, wall_ms),
     PL_FIELD(remote_head, 14, host),         PL_FIELDS_END};
 
-static pl_status remote_head_decode(const pl_buf *bytes, remote_head *out)
-{
-    pl_reader r;
-    pl_hash sum;
-    memset(out, 0, sizeof *out);
-    if (bytes->len < PL_HASH_BYTES)
-        return pl_fail(PL_ERR_DAMAGED, "the object head is cut off");
-    size_t len = bytes->len - PL_HASH_BYTES;
-    pl_hash_of("head", bytes->data, len, &sum);
-    if (memcmp(sum.bytes, bytes->data + len, PL_HASH_BYTES) != 0)
-        return pl_fail(PL_ERR_DAMAGED, "the object head does not match its checksum");
-    pl_reader_open(&r, "the head", bytes->data, len);
-    if (pl_get_u64(&r, HEAD_FORMAT_TAG, 0) > HEAD_FORMAT)
-        return pl_fail(PL_ERR_UNSUPPORTED,
-                       "the object head was written by a newer release; use that "
-                       "release");
-    pl_get_fields(&r, head_fields, out);
-    if (pl_reader_status(&r) != PL_OK || out->base_sequence > out->sequence)
-        return pl_fail(PL_ERR_DAMAGED, "the object head cannot be read");
-    return PL_OK;
-}
-
 pl_status remote_read_head(remote_end *r, bool *found)
 {
+    pl_reader fields;
+    pl_hash sum;
     pl_status status = engine_get(r->service, "head", &r->bytes);
     *found = status == PL_OK;
-    if (status == PL_OK)
-        status = remote_head_decode(&r->bytes, &r->head);
-    else
+    if (status != PL_OK)
         pl_buf_clear(&r->bytes);
     if (status == PL_ERR_NOT_FOUND)
         return PL_OK;
+    PL_TRY(status);
+    memset(&r->head, 0, sizeof r->head);
+    if (r->bytes.len < PL_HASH_BYTES)
+        PL_TRY(pl_fail(PL_ERR_DAMAGED, "the object head is cut off"));
+    const size_t len = r->bytes.len - PL_HASH_BYTES;
+    pl_hash_of("head", r->bytes.data, len, &sum);
+    if (memcmp(sum.bytes, r->bytes.data + len, PL_HASH_BYTES) != 0)
+        PL_TRY(pl_fail(PL_ERR_DAMAGED, "the object head does not match its checksum"));
+    pl_reader_open(&fields, "the head", r->bytes.data, len);
+    if (pl_get_u64(&fields, HEAD_FORMAT_TAG, 0) > HEAD_FORMAT)
+        PL_TRY(pl_fail(PL_ERR_UNSUPPORTED,
+                       "the object head was written by a newer release; use that "
+                       "release"));
+    pl_get_fields(&fields, head_fields, &r->head);
+    if (pl_reader_status(&fields) != PL_OK || r->head.base_sequence > r->head.sequence)
+        PL_TRY(pl_fail(PL_ERR_DAMAGED, "the object head cannot be read"));
+done:
     return status == PL_OK ? PL_OK : pl_fail_in(status, "%s", engine_place(r->service));
 }
 

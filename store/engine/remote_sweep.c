@@ -75,36 +75,30 @@ static bool log_is_garbage(const pl_store *store, const char *name)
     return strcmp(own, name) != 0;
 }
 
-static bool is_garbage(const pl_store *store, const char *name)
-{
-    if (pl_starts_with(name, "chunk/"))
-        return chunk_is_garbage(store, name);
-    if (pl_starts_with(name, "log/"))
-        return log_is_garbage(store, name);
-    if (pl_starts_with(name, "upload/")) {
-        uint64_t epoch;
-        return sscanf(name, "upload/%" SCNx64 ".", &epoch) == 1 &&
-               is_past(store, epoch);
-    }
-    if (pl_starts_with(name, "base/")) {
-        uint64_t epoch, sequence, part;
-        const remote_head *head = &store->engine->head;
-        if (sscanf(name, "base/%" SCNx64 ".%" SCNx64 ".%" SCNx64, &epoch, &sequence,
-                   &part) != 3)
-            return false;
-        bool is_own = epoch == head->base_epoch && sequence == head->base_sequence;
-        return is_past(store, epoch) && !is_own;
-    }
-    /* a test object of engine_s3.c, which a killed home may have left */
-    return pl_starts_with(name, "probe/");
-}
-
 static pl_status note_garbage(void *context, const engine_entry *entry)
 {
     sweep *s = context;
-    if (!is_garbage(s->store, entry->name))
+    const char *name = entry->name;
+    const remote_head *head = &s->store->engine->head;
+    uint64_t epoch, sequence, part;
+    bool is_garbage;
+    if (pl_starts_with(name, "chunk/"))
+        is_garbage = chunk_is_garbage(s->store, name);
+    else if (pl_starts_with(name, "log/"))
+        is_garbage = log_is_garbage(s->store, name);
+    else if (pl_starts_with(name, "upload/"))
+        is_garbage = sscanf(name, "upload/%" SCNx64 ".", &epoch) == 1 &&
+                     is_past(s->store, epoch);
+    else if (pl_starts_with(name, "base/"))
+        is_garbage = sscanf(name, "base/%" SCNx64 ".%" SCNx64 ".%" SCNx64, &epoch,
+                            &sequence, &part) == 3 &&
+                     is_past(s->store, epoch) &&
+                     !(epoch == head->base_epoch && sequence == head->base_sequence);
+    else /* a test object of engine_s3.c, which a killed home may have left */
+        is_garbage = pl_starts_with(name, "probe/");
+    if (!is_garbage)
         return PL_OK;
-    pl_copy_text(engine_objects_add(&s->found)->name, ENGINE_NAME_MAX, entry->name);
+    pl_copy_text(engine_objects_add(&s->found)->name, ENGINE_NAME_MAX, name);
     s->report->n_garbage++;
     s->report->garbage_bytes += entry->bytes;
     return PL_OK;

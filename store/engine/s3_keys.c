@@ -18,29 +18,6 @@ static char *trim(char *text)
     return text;
 }
 
-/* Reads one line of the credentials file. The function writes NUL bytes into `line`. */
-static void take_line(char *line, const char *profile, bool *inside, s3_keys *out)
-{
-    char section[128];
-    char *equal = strchr(line, '=');
-    line = trim(line);
-    if (*line == '[') {
-        snprintf(section, sizeof section, "[%s]", profile);
-        *inside = strcmp(line, section) == 0;
-        return;
-    }
-    if (!*inside || !equal || *line == '#')
-        return;
-    *equal = '\0';
-    const char *name = trim(line), *value = trim(equal + 1);
-    if (strcmp(name, "aws_access_key_id") == 0)
-        (void)take_credential(out->id, sizeof out->id, value);
-    else if (strcmp(name, "aws_secret_access_key") == 0)
-        (void)take_credential(out->secret, sizeof out->secret, value);
-    else if (strcmp(name, "aws_session_token") == 0)
-        (void)take_credential(out->token, sizeof out->token, value);
-}
-
 pl_status s3_keys_load(s3_keys *out)
 {
     const char *token = getenv("AWS_SESSION_TOKEN"), *home = getenv("HOME"),
@@ -62,22 +39,33 @@ pl_status s3_keys_load(s3_keys *out)
         pl_join(path, home ? home : ".", ".aws/credentials");
     if (pl_read_file(path, &text) == PL_OK) {
         pl_buf_append(&text, "", 1);
-        char *rest = (char *)text.data, *line;
-        while ((line = strsep(&rest, "\n")))
-            take_line(line, profile && *profile ? profile : "default", &inside, out);
+        char *rest = (char *)text.data, *line, section[128];
+        snprintf(section, sizeof section, "[%s]",
+                 profile && *profile ? profile : "default");
+        while ((line = strsep(&rest, "\n"))) {
+            char *equal = strchr(line, '=');
+            line = trim(line);
+            if (*line == '[')
+                inside = strcmp(line, section) == 0;
+            if (*line == '[' || !inside || !equal || *line == '#')
+                continue;
+            *equal = '\0';
+            const char *name = trim(line), *value = trim(equal + 1);
+            if (strcmp(name, "aws_access_key_id") == 0)
+                (void)take_credential(out->id, sizeof out->id, value);
+            else if (strcmp(name, "aws_secret_access_key") == 0)
+                (void)take_credential(out->secret, sizeof out->secret, value);
+            else if (strcmp(name, "aws_session_token") == 0)
+                (void)take_credential(out->token, sizeof out->token, value);
+        }
         explicit_bzero(text.data, text.len);
     }
     pl_buf_destroy(&text);
     if (out->id[0] && out->secret[0])
         return PL_OK;
-    s3_keys_wipe(out);
+    explicit_bzero(out, sizeof *out);
     return pl_fail(PL_ERR_NOPERM,
                    "there are no keys for S3: set AWS_ACCESS_KEY_ID and "
                    "AWS_SECRET_ACCESS_KEY, or put them into %s",
                    path);
-}
-
-void s3_keys_wipe(s3_keys *keys)
-{
-    explicit_bzero(keys, sizeof *keys);
 }

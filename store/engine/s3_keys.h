@@ -12,4 +12,3 @@ typedef struct s3_keys {
  * AWS_SHARED_CREDENTIALS_FILE (~/.aws/credentials). ERR_NOPERM if neither the
  * environment nor the file has keys. */
 pl_status s3_keys_load(s3_keys *out);
-void s3_keys_wipe(s3_keys *keys);

@@ -16,14 +16,6 @@ bool pl_store_signs(const pl_store *store)
     return store->engine && engine_signs(store->engine->service);
 }
 
-static pl_status sign_line(const pl_store *store, const char *name, uint64_t put_bytes,
-                           pl_buf *urls)
-{
-    PL_CHECK(engine_sign(store->engine->service, name, put_bytes, urls));
-    pl_buf_append(urls, "\n", 1);
-    return PL_OK;
-}
-
 pl_status pl_store_sign_blob(pl_store *store, const pl_hash *blob, uint64_t offset,
                              pl_buf *urls)
 {
@@ -47,7 +39,8 @@ pl_status pl_store_sign_blob(pl_store *store, const pl_hash *blob, uint64_t offs
         if (status != PL_OK)
             goto done;
         remote_chunk_name(&id, &chunk, name);
-        PL_TRY(sign_line(holder, name, 0, urls));
+        PL_TRY(engine_sign(holder->engine->service, name, 0, urls));
+        pl_buf_append(urls, "\n", 1);
     }
 done:
     pl_buf_destroy(&record.chunks);
@@ -68,7 +61,8 @@ pl_status pl_store_sign_upload(pl_store *store, uint64_t id, uint64_t bytes,
     for (size_t n = 0; n < PL_SIGNED_CHUNKS && offset < bytes; n++) {
         const size_t len = chunk_bytes_at(bytes, offset);
         upload_name(store, id, (size_t)(offset / PL_CHUNK_BYTES), name);
-        PL_CHECK(sign_line(store, name, len, urls));
+        PL_CHECK(engine_sign(store->engine->service, name, len, urls));
+        pl_buf_append(urls, "\n", 1);
         offset += len;
     }
     return PL_OK;

@@ -72,7 +72,7 @@ static void read_update(const uint8_t *m, size_t len)
         (void)pl_codec_combine(m, len, before.data, before.len, &both);
         pl_codec_list list = {two, NULL, 2, 0};
         const pl_codec_source both_of = pl_codec_source_of(&list);
-        (void)pl_codec_add_all(&both_of, N, sum, &norm);
+        (void)pl_codec_add_all(&both_of, N, sum);
     }
     pl_buf_destroy(&both);
     pl_buf_clear(&before);

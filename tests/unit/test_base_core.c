@@ -74,8 +74,8 @@ PL_TEST(memory_that_is_not_there_is_an_error_with_both_numbers)
 
 PL_TEST(available_memory_lies_below_the_total)
 {
-    assert_true(pl_memory_total_bytes() > 64 << 20);
-    assert_true(pl_memory_available_bytes() > 0);
+    assert_true(pl_memory_now().total_bytes > 64 << 20);
+    assert_true(pl_memory_now().available_bytes > 0);
 }
 
 PL_TEST(a_buffer_keeps_what_is_appended_and_stays_terminated)

@@ -64,13 +64,13 @@ PL_TEST(many_pieces_have_the_hashes_that_each_has_alone)
     pl_piece pieces[MANY];
     for (size_t i = 0; i < sizeof data; i++)
         data[i] = (uint8_t)(i * 11 + i / 251);
-    for (int kind = LANES_NONE; kind <= (int)hash_lanes_best(); kind++)
+    for (int isa = PL_ISA_PORTABLE; isa <= (int)pl_isa_newest(); isa++)
         for (size_t len = 0; len < LENGTHS; len++) {
             const size_t lengths[] = {len, len / 2, len, LENGTHS - len, 0};
             size_t n = len % MANY + 1; /* fewer pieces than lanes, and more */
             for (size_t i = 0; i < n; i++)
                 pieces[i] = (pl_piece){data + 7 * i, lengths[i % 5]};
-            hash_many_with((lanes_kind)kind, "chunk", pieces, n, many);
+            hash_many_with((pl_isa)isa, "chunk", pieces, n, many);
             for (size_t i = 0; i < n; i++) {
                 pl_hash_of("chunk", pieces[i].data, pieces[i].len, &alone);
                 assert_true(pl_hash_equal(&alone, &many[i]));

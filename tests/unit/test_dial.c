@@ -111,8 +111,8 @@ PL_TEST(half_of_the_tokens_train_the_base_model_of_one_worker)
 }
 
 /* While one of several workers trains the base model, the others wait. So the base
- * model gets half of the time instead of half of the tokens. */
-PL_TEST(the_base_model_of_several_workers_has_half_of_the_time)
+ * model gets 30 % of the time instead of half of the tokens. */
+PL_TEST(the_base_model_of_several_workers_has_30_percent_of_the_time)
 {
     dial_facts f = small_model(8, 0);
     f.tokens = 1e9; /* paths never read their text twice */
@@ -120,7 +120,7 @@ PL_TEST(the_base_model_of_several_workers_has_half_of_the_time)
         const dial_choice c = chosen(&f);
         assert_true(c.base_steps < c.paths * c.tau * c.phases);
         /* exchanges take time, too */
-        assert_true(fabs(c.part[DIAL_BASE] / c.part[DIAL_PATHS] - 1) < 0.2);
+        assert_true(fabs(c.part[DIAL_BASE] / c.part[DIAL_PATHS] - 3.0 / 7) < 0.1);
     }
 }
 
@@ -131,7 +131,7 @@ PL_TEST(a_base_model_has_enough_tokens_however_many_workers_there_are)
     for (f.seconds = 10; f.seconds < 1000; f.seconds *= 2) {
         const dial_choice c = chosen(&f);
         const double base = (double)(c.base_steps * c.batch * 128);
-        const double half = c.tokens / 2, least = 1.5 * c.params;
+        const double half = c.tokens / 2, least = 0.9 * c.params;
         /* rounded to whole phases */
         assert_true(base > 0.9 * fmin(half, least));
     }
@@ -303,8 +303,9 @@ PL_TEST(replicas_of_the_base_model_divide_its_time)
     assert_true(fabs(chosen(&f).part[DIAL_BASE] / four - 2) < 1e-9);
 }
 
-/* Three workers train four replicas in two turns, so only two train at a time. */
-PL_TEST(replicas_that_take_turns_have_half_of_the_time)
+/* Three workers train four replicas in two turns, so only two train at a time. A third
+ * of the workers waits; if half waited, the time would be 3/7 of that of the paths. */
+PL_TEST(replicas_that_take_turns_have_more_than_30_percent_of_the_time)
 {
     dial_facts f = small_model(6, 100e3);
     f.batch = 512; /* exchanges take little of the time */
@@ -313,7 +314,8 @@ PL_TEST(replicas_that_take_turns_have_half_of_the_time)
     f.workers = 3, f.base_replicas = 4;
     const dial_choice c = chosen(&f);
     assert_true(c.base_steps < c.paths * c.tau * c.phases);
-    assert_true(fabs(c.part[DIAL_BASE] / c.part[DIAL_PATHS] - 1) < 0.1);
+    assert_true(fabs(c.part[DIAL_BASE] / c.part[DIAL_PATHS] - (8.0 * 2 / 3 - 1) / 7) <
+                0.1);
 }
 
 /* The evaluation's windows slide by half a context, so every model reads two tokens for

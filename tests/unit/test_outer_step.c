@@ -180,7 +180,8 @@ PL_TEST(state_of_any_round_replays_bit_for_bit)
 
 PL_TEST(instruction_sets_agree_bit_for_bit)
 {
-    const step_kernels *kernels[] = {step_kernels_portable(), step_kernels_best()};
+    const step_kernels *kernels[] = {step_kernels_of(PL_ISA_PORTABLE),
+                                     step_kernels_of(pl_isa_newest())};
     static float a[2][4][STEP_BLOCK];
     const size_t counts[] = {STEP_BLOCK, 311};
     for (int kind = STEP_PLAIN; kind <= STEP_LAST_ARRIVAL; kind++)
