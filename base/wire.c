@@ -171,6 +171,15 @@ void pl_wire_shutdown(void)
             continue;
 }
 
+pl_status wire_cannot_listen(const char *address)
+{
+    if (zmq_errno() == EADDRINUSE)
+        return pl_fail(
+            PL_ERR_BUSY,
+            "%s is in use by another process; stop it or choose another port", address);
+    return wire_failed("cannot listen on", address, PL_ERR_NET);
+}
+
 pl_status wire_failed(const char *action, const char *address, pl_status otherwise)
 {
     char remedy[PL_REMEDY_MAX];
@@ -247,13 +256,7 @@ static pl_status bind_socket(pl_socket *socket, const char *address)
         PL_CHECK(wire_curve_server(socket->zmq, &self.keys));
     if (pl_starts_with(address, "tcp://"))
         PL_CHECK(wire_watch_server(socket));
-    if (zmq_bind(socket->zmq, address) == 0)
-        return PL_OK;
-    if (zmq_errno() == EADDRINUSE)
-        return pl_fail(
-            PL_ERR_BUSY,
-            "%s is in use by another process; stop it or choose another port", address);
-    return wire_failed("cannot listen on", address, PL_ERR_NET);
+    return zmq_bind(socket->zmq, address) == 0 ? PL_OK : wire_cannot_listen(address);
 }
 
 pl_status pl_wire_bind(const char *address, pl_socket **out, char bound[PL_ADDRESS_MAX])
@@ -300,9 +303,11 @@ pl_status pl_wire_check_free(const char *address)
     PL_CHECK(pl_address_parse(address, &at));
     if (strcmp(at.endpoint, PL_ADDRESS_PRIVATE) == 0)
         return PL_OK;
-    PL_CHECK(wire_ipc_check(at.endpoint));
+    pl_status status = wire_bind_plainly(&at);
+    if (status != PL_ERR_NOT_FOUND)
+        return status;
     PL_CHECK(open_socket(&at, true, false, &socket));
-    pl_status status = bind_socket(socket, at.endpoint);
+    status = bind_socket(socket, at.endpoint);
     socket->is_bound = status == PL_OK;
     pl_wire_close(&socket);
     return status;

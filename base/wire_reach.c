@@ -1,5 +1,6 @@
 /* Finds out why no connection to a server comes about: its name is unknown, nothing
- * listens at its port, or its machine is silent. ZeroMQ tries again silently. */
+ * listens at its port, or its machine is silent. ZeroMQ tries again silently. Also
+ * finds out whether a process can listen at an address, without listening there. */
 #include "base/clock.h"
 #include "base/text.h"
 #include "base/wire_internal.h"
@@ -12,32 +13,59 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+/* Looks up host and port of a TCP address. ZeroMQ looks a name up in the same way, also
+ * each time when it connects again. Returns a number of getaddrinfo. */
+static int look_up(const pl_address *at, int flags, struct addrinfo **out)
+{
+    char host[PL_ADDRESS_MAX], port[16];
+    const bool is_v6 = at->host[0] == '[';
+    const struct addrinfo hints = {.ai_flags = flags,
+                                   .ai_family = is_v6 ? AF_INET6 : AF_INET,
+                                   .ai_socktype = SOCK_STREAM};
+    pl_copy_text(host, sizeof host, at->host + is_v6);
+    host[strcspn(host, "]")] = '\0';
+    snprintf(port, sizeof port, "%d", at->port);
+    const bool is_any = (flags & AI_PASSIVE) != 0 && strcmp(host, "*") == 0;
+    return getaddrinfo(is_any ? NULL : host, port, &hints, out);
+}
+
+pl_status wire_bind_plainly(const pl_address *at)
+{
+    const int yes = 1;
+    struct addrinfo *found = NULL;
+    if (!at->host[0])
+        return wire_ipc_check_free(at->endpoint);
+    if (look_up(at, AI_NUMERICHOST | AI_PASSIVE, &found) != 0)
+        return PL_ERR_NOT_FOUND;
+    const int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const bool is_free =
+        fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) == 0 &&
+        bind(fd, found->ai_addr, found->ai_addrlen) == 0;
+    const pl_status status = is_free ? PL_OK : wire_cannot_listen(at->endpoint);
+    if (fd >= 0)
+        close(fd);
+    freeaddrinfo(found);
+    return status;
+}
+
 pl_status pl_wire_reach(const char *address, int timeout_ms)
 {
     pl_address at;
-    char host[PL_ADDRESS_MAX], port[16];
     struct addrinfo *found = NULL;
     PL_CHECK(pl_address_parse(address, &at));
     if (!at.host[0]) /* a socket in a folder of this machine */
         return PL_OK;
-    /* ZeroMQ looks a name up in the same way, also each time when it connects again. */
-    const bool is_v6 = at.host[0] == '[';
-    const struct addrinfo hints = {.ai_family = is_v6 ? AF_INET6 : AF_INET,
-                                   .ai_socktype = SOCK_STREAM};
-    pl_copy_text(host, sizeof host, at.host + is_v6);
-    host[strcspn(host, "]")] = '\0';
-    snprintf(port, sizeof port, "%d", at.port);
-    int cause = getaddrinfo(host, port, &hints, &found);
+    int cause = look_up(&at, 0, &found);
     if (cause == EAI_AGAIN)
         return pl_fail(PL_ERR_NET,
                        "the name %s cannot be looked up, because the name service "
                        "(DNS) does not answer; check the network of this machine",
-                       host);
+                       at.host);
     if (cause != 0)
         return pl_fail(PL_ERR_NET,
                        "there is no machine with the name %s (%s); check the name in "
                        "the address, and the name service (DNS) of this machine",
-                       host, gai_strerror(cause));
+                       at.host, gai_strerror(cause));
     /* connects without ZeroMQ; `cause` gets 0, or the errno */
     int fd = socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     struct pollfd wait = {.fd = fd, .events = POLLOUT};

@@ -7,7 +7,7 @@
  * module_health (how well outer steps worked), coverage (which samples were trained),
  * exposure (how much training used some documents), affected (what changes without
  * some documents), module_lineage and phase_history (the training of every path in
- * every phase), roots and garbage (which versions garbage collection keeps), transfer
+ * every phase), garbage (which versions garbage collection keeps), transfer
  * (copies to another store), merge_plan (which versions a merge makes), rollback_plan
  * (which versions a rollback writes), rewind (a copy without some documents), divide (a
  * copy for another number of homes). */
@@ -30,5 +30,4 @@
 #include "history/phase_tag.h"
 #include "history/rewind.h"
 #include "history/rollback_plan.h"
-#include "history/roots.h"
 #include "history/transfer.h"

@@ -44,7 +44,7 @@ typedef struct home_module {
     home_phase_set *phases;
     /* time when the open round reached the quorum; 0: not reached yet */
     int64_t quorum_ms;
-    bool noted; /* whether the list home.whole has the module */
+    bool noted; /* whether the list home.due has the module */
     /* noloco: decided meetings about which a worker may still ask */
     struct home_meeting *meetings;
     size_t n_meetings;
@@ -80,9 +80,9 @@ typedef struct home_arm {
 /* A module with a round that may be ready to be merged. The home keeps a list of these
  * modules. An arm can have very many modules (about one per path and slot), so a search
  * of all modules after each message would be slow. */
-typedef struct home_whole {
+typedef struct home_due {
     int arm, module;
-} home_whole;
+} home_due;
 
 /* An answer that waits until the changes of its group of messages are committed, or a
  * message that waits while the home is still. */
@@ -135,8 +135,8 @@ typedef struct home {
     uint64_t epoch;
     home_arm *arms;
     int n_arms;
-    home_whole *whole;
-    size_t n_whole;
+    home_due *due;
+    size_t n_due;
     bool unmerged;   /* whether the last turn had no time for all complete rounds */
     staging uploads; /* uploaded blobs that no record names yet */
     home_room room;  /* uploads that wait for room */

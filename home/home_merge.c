@@ -339,9 +339,8 @@ void home_note_round(home *h, const home_arm *arm, home_module *m, int64_t round
 {
     if (m->noted || *home_count(m, round) < m->of->quorum)
         return;
-    h->whole = pl_grow(h->whole, (h->n_whole + 1) * sizeof *h->whole);
-    h->whole[h->n_whole++] =
-        (home_whole){(int)(arm - h->arms), (int)(m - arm->modules)};
+    h->due = pl_grow(h->due, (h->n_due + 1) * sizeof *h->due);
+    h->due[h->n_due++] = (home_due){(int)(arm - h->arms), (int)(m - arm->modules)};
     m->noted = true;
 }
 
@@ -350,7 +349,7 @@ void home_note_round(home *h, const home_arm *arm, home_module *m, int64_t round
  * rounds of a module may be complete. Each starts from the version of the previous
  * round, so that version must be committed before the next round is merged. A module
  * whose round has reached its quorum, but still waits for more updates, stays in
- * h->whole, the list of modules whose round may be ready. So do modules for which this
+ * h->due, the list of modules whose round may be ready. So do modules for which this
  * turn has no time: the hub and the workers wait for answers meanwhile. */
 pl_status home_merge_ready(home *h)
 {
@@ -359,9 +358,9 @@ pl_status home_merge_ready(home *h)
     size_t unsaved = 0, n_left = 0;
     double start = pl_now();
     h->unmerged = false;
-    for (size_t i = 0; i < h->n_whole; i++) {
-        home_arm *arm = &h->arms[h->whole[i].arm];
-        home_module *m = &arm->modules[h->whole[i].module];
+    for (size_t i = 0; i < h->n_due; i++) {
+        home_arm *arm = &h->arms[h->due[i].arm];
+        home_module *m = &arm->modules[h->due[i].module];
         while (is_ready(h, arm, m)) {
             /* Where the home numbers rounds as updates arrive, holders do not wait for
              * versions: each may send one update per turn, so half of the window must
@@ -372,7 +371,7 @@ pl_status home_merge_ready(home *h)
             h->unmerged = h->unmerged || (pl_now() - start > TURN_S && !is_behind);
             if (h->unmerged && !is_behind)
                 break;
-            PL_CHECK(merge_module(h, arm, h->whole[i].module));
+            PL_CHECK(merge_module(h, arm, h->due[i].module));
             unsaved += m->n_params * sizeof(float);
             if (unsaved < TOGETHER_BYTES && !is_ready(h, arm, m))
                 continue;
@@ -381,9 +380,9 @@ pl_status home_merge_ready(home *h)
         }
         m->noted = m->exists && *home_count(m, (int64_t)m->version) >= m->of->quorum;
         if (m->noted)
-            h->whole[n_left++] = h->whole[i];
+            h->due[n_left++] = h->due[i];
     }
-    h->n_whole = n_left;
+    h->n_due = n_left;
     if (unsaved > 0)
         PL_CHECK(home_end_group(h));
     h->counts.merge_s += pl_now() - start;

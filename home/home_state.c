@@ -281,13 +281,13 @@ void home_unload(home *h)
 {
     for (int a = 0; a < h->n_arms; a++)
         home_clear_arm(&h->arms[a]);
-    pl_free_all(h->arms, h->whole, h->audits, h->fenced);
+    pl_free_all(h->arms, h->due, h->audits, h->fenced);
     h->arms = NULL;
-    h->whole = NULL;
+    h->due = NULL;
     h->audits = NULL;
     h->fenced = NULL;
     h->n_arms = 0;
-    h->n_whole = h->n_audits = h->n_fenced = 0;
+    h->n_due = h->n_audits = h->n_fenced = 0;
 }
 
 /* ---- telling the hub ---- */

@@ -86,7 +86,7 @@ void client_line_note(client_line *line, bool up, uint64_t bytes, double seconds
 size_t client_piece_bytes(const client_line *line, bool up);
 size_t client_window_bytes(pl_client *c, int home, bool up);
 
-/* ---- client_blob.c ---- */
+/* ---- client_transfer.c ---- */
 /* Sends the n blobs of which the home lacks bytes to the home with this number, small
  * ones together, and sets their elements of is_there. ERR_BUSY: the home has no room
  * for those that are not there, and this client's blobs that are there take some: by

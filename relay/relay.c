@@ -23,7 +23,7 @@ typedef struct relay {
     uint64_t arrived_bytes; /* on that connection, and when the last ones came */
     int64_t heard_ms;
     relay_group *groups; /* that are not complete, the oldest first */
-    relay_uplink *up;
+    relay_adder *up;
     pl_relay_report *report;
 } relay;
 
@@ -418,7 +418,7 @@ pl_status pl_relay_run(const pl_relay_options *options, pl_relay_report *report)
                .report = report};
     memset(report, 0, sizeof *report);
     PL_TRY(pl_wire_connect(options->home, &r.back));
-    PL_TRY(relay_uplink_create(options, &r.up));
+    PL_TRY(relay_adder_create(options, &r.up));
     PL_TRY(pl_wire_bind(options->bind, &r.front, bound));
     if (options->ready_file && options->ready_file[0])
         PL_TRY(pl_write_output(options->ready_file, bound, strlen(bound)));
@@ -427,7 +427,7 @@ pl_status pl_relay_run(const pl_relay_options *options, pl_relay_report *report)
     PL_TRY(serve_relay(&r));
 done:
     if (r.up) {
-        relay_uplink_stop(r.up);
+        relay_adder_stop(r.up);
         while ((g = pl_actor_take(r.up->actor)))
             relay_group_destroy(&g, &r.uploads);
         report->bytes_sent += pl_client_bytes_sent(r.up->home);
@@ -438,7 +438,7 @@ done:
         drop_question(&r, &r.questions[r.n_questions - 1]);
     pl_free(r.questions);
     staging_expire(&r.uploads, true);
-    relay_uplink_destroy(&r.up);
+    relay_adder_destroy(&r.up);
     if (r.front)
         report->bytes_received = pl_wire_counted(r.front)->bytes_received;
     if (r.back)

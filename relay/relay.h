@@ -12,7 +12,7 @@
  * (docs/PROTOCOL.md 2.10).
  *
  * Read in this order: relay_internal, relay (the loop, and messages that the relay
- * forwards), relay_group (which updates are added), relay_uplink (adding and sending,
+ * forwards), relay_group (which updates are added), relay_adder (adding and sending,
  * on a separate thread). */
 #pragma once
 #include "base/base.h"

@@ -23,7 +23,7 @@ typedef struct relay_question {
     pl_hash content;
     /* of a held SUBMIT and its update, or of a waiting SUBMIT_PATH */
     uint64_t bytes;
-    uint64_t moved; /* relay_uplink.moved when the peer was last told to wait */
+    uint64_t moved; /* relay_adder.moved when the peer was last told to wait */
     /* whether the question asks for room; it may get ERR_BUSY before its answer */
     bool asks_room;
     pl_message kept;  /* the message of a waiting SUBMIT_PATH */
@@ -34,7 +34,7 @@ typedef struct relay_part {
     uint64_t question; /* id of the question (a SUBMIT) that brought the update */
     pl_submit_message submit; /* the fields of the SUBMIT message */
     staging_blob *blob;
-    /* set by the uplink: OK if the home gave a result; else the failure, in `text` */
+    /* set by the adder: OK if the home gave a result; else the failure, in `text` */
     pl_status status;
     pl_submit_result result;
     char text[256];
@@ -42,7 +42,7 @@ typedef struct relay_part {
 } relay_part;
 
 /* Updates of one module and round that will be added. The loop owns the group until it
- * is pushed to the uplink, which owns it until it is taken with results. */
+ * is pushed to the adder, which owns it until it is taken with results. */
 typedef struct relay_group {
     int n_parts, n_contributors;
     int limit;        /* largest number of contributors that the sum may have */
@@ -63,16 +63,16 @@ relay_group *relay_groups_take(relay_group **all, const pl_relay_options *option
                                bool everybody_waits);
 void relay_group_destroy(relay_group **group, staging *uploads);
 
-/* ---- relay_uplink.c ---- */
+/* ---- relay_adder.c ---- */
 /* The loop pushes groups to the actor, and takes them back with results. */
-typedef struct relay_uplink {
+typedef struct relay_adder {
     pl_client *home;
     pl_actor *actor;
     atomic_int stopping;
     /* bytes that it has sent, and answers that say to wait: the home is there */
     _Atomic uint64_t moved;
-} relay_uplink;
-pl_status relay_uplink_create(const pl_relay_options *options, relay_uplink **out);
-/* Ends the uplink's thread. Then every group that was pushed can be taken. */
-void relay_uplink_stop(relay_uplink *u);
-void relay_uplink_destroy(relay_uplink **u);
+} relay_adder;
+pl_status relay_adder_create(const pl_relay_options *options, relay_adder **out);
+/* Ends the adder's thread. Then every group that was pushed can be taken. */
+void relay_adder_stop(relay_adder *u);
+void relay_adder_destroy(relay_adder **u);

@@ -5,6 +5,7 @@
 enum {
     IDLE_MS = 100, /* an idle engine looks for signals at least this often */
     ADDRESS_SLOTS = 1 << 16,
+    FLOAT_BYTES = 32, /* of one number of an embedding in JSON */
     /* Bytes of one token of an answer until it is sent: its event, and its part of the
      * answer's JSON. SCORE_BYTES comes once more for each listed token. */
     TOKEN_BYTES = 512,
@@ -368,7 +369,7 @@ static void arrive(pl_server *s, server_job *job)
     const pl_shape *shape = &s->options.mix->arm.shape;
     int64_t bytes = 0;
     if (status == PL_OK && job->kind == SERVER_EMBEDDING) {
-        bytes = (int64_t)job->n_parts * shape->width * 32;
+        bytes = (int64_t)job->n_parts * shape->width * FLOAT_BYTES;
     } else if (status == PL_OK) {
         const int64_t context = shape->context;
         const int64_t scores = c->logprobs >= 0 ? (c->logprobs + 2) * SCORE_BYTES : 0;

@@ -101,7 +101,7 @@ server_event *exchange_next(exchange *x);
  * job with an event, which this function returns. */
 server_event *exchange_wait(exchange *x);
 
-/* ---- answers of the engine (server_answer.c) ---- */
+/* ---- answers of the engine (server_stream.c) ---- */
 /* Answers the job in one piece, or as a stream. */
 enum MHD_Result exchange_answer_whole(exchange *x);
 enum MHD_Result exchange_answer_stream(exchange *x);

@@ -15,7 +15,7 @@
  * replaced by another one. So no worker delays a task for longer than until its lease
  * is late, if another worker is idle.
  *
- * A worker on trial (hub_names.c) may never finish its task, and nobody knows how long
+ * A worker on trial (hub_trial.c) may never finish its task, and nobody knows how long
  * a worker needs that was not measured. For them left >= 1.25 own is enough. If no
  * worker was measured, an idle worker begins the task of a worker on trial at once:
  * that is the first task of a job, for which all others wait. A worker that helps a

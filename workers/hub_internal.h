@@ -39,7 +39,7 @@
  * is not one of the job's own keys is on trial: until it has delivered a task, again
  * after a lease of its key has expired, and while one of its results is audited. A
  * worker on trial has one lease at a time and is served last, and its task may also be
- * leased to a second worker (hub_names.c, hub_backup.c).
+ * leased to a second worker (hub_trial.c, hub_backup.c).
  *
  * Invariants
  *   - A worker's DONE does not end a phase; only the homes' report does (plan_done.c).
@@ -55,11 +55,11 @@
  * owns arms, paths and their leases. Leases of audits belong to the audits.
  *
  * Files: hub.c (loop, workers' questions), hub_join.c (workers that come and go),
- * hub_homes.c (homes), hub_names.c (names and keys of workers, their failures,
- * trials), plan.c and plan_done.c (tasks and leases), hub_progress.c (what workers
- * report), hub_pace.c (what each worker can do), hub_backup.c (second leases for slow
- * tasks), hub_audit.c, hub_auditor.c and hub_verdict.c (tasks done again to compare
- * them), hub_fenced.c (workers that are shut out), hub_status.c (what `pathloom
+ * hub_homes.c (homes), hub_names.c (names and keys of workers), hub_trial.c (their
+ * failures, trials), plan.c and plan_done.c (tasks and leases), hub_progress.c (what
+ * workers report), hub_pace.c (what each worker can do), hub_backup.c (second leases
+ * for slow tasks), hub_audit.c, hub_auditor.c and hub_verdict.c (tasks done again to
+ * compare them), hub_fenced.c (workers that are shut out), hub_status.c (what `pathloom
  * status` shows). */
 #pragma once
 #include "workers/plan.h"
@@ -176,7 +176,7 @@ typedef struct hub_worker {
     bool drains; /* whether the operator removes the worker (hub_join.c) */
     /* PID of the process that the present one has replaced; 0: none */
     uint64_t replaced;
-    int n_failures; /* number of failures in a row (count_failure in hub_names.c) */
+    int n_failures; /* number of failures in a row (count_failure in hub_trial.c) */
     int n_bars;     /* how often the worker was barred since its last delivery */
     int64_t barred_until_ms;
     /* reason of the last failure, from the worker's report or from the hub */
@@ -361,11 +361,16 @@ pl_status hub_know_worker(hub *h, const char *name, const pl_peer *peer, int *ou
  * new key and its name to the list of keys. Such a client may ask nothing else. */
 pl_status hub_enrol(hub *h, const pl_peer *peer, pl_message *m, pl_message *a);
 pl_status hub_check_owner(const hub_worker *w, const pl_peer *peer);
+/* Whether both are the same worker, or have the same key, which is not one of the job's
+ * own keys. */
+bool hub_same_holder(const hub_worker *a, const hub_worker *b);
+
+/* hub_trial.c */
 bool hub_is_on_trial(const hub *h, const hub_worker *w);
 /* Whether the worker's key may hold one more task. */
 bool hub_may_take(const hub *h, const hub_worker *w);
 /* Returns how many tasks and audits this worker has; also backups, or those of all
- * workers with the same key (same_holder). */
+ * workers with the same key (hub_same_holder). */
 enum { HELD_BACKUPS = 1, HELD_BY_KEY = 2 };
 int hub_n_held(const hub *h, const hub_worker *w, int also);
 /* Notes that the worker lost the lease `token` without a usable result. `hub` points to
@@ -374,7 +379,7 @@ void hub_note_lost(void *hub, int worker, uint64_t token);
 /* Call this before a worker gives tasks back without a failure. If it had one of its
  * leases for longer than such a task usually takes, puts it on trial. */
 void hub_note_returned(hub *h, int worker, int64_t now_ms);
-/* Puts all workers with this worker's key on trial (hub_names.c). */
+/* Puts all workers with this worker's key on trial. */
 void hub_put_on_trial(hub *h, int worker);
 /* Notes that a task was given back because of a fault of the worker's machine. Bars the
  * worker for a while. */

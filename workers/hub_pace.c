@@ -15,7 +15,7 @@
  * deliver nonsense at once would make all others late. A lease that is held for more
  * than LATE_TIMES the usual time is late, whatever its holder reports: then its task
  * gets a backup, or goes to another worker (hub_backup.c), and a holder without one of
- * the job's own keys is on trial (hub_names.c).
+ * the job's own keys is on trial (hub_trial.c).
  *
  * A worker gets a task only if the phase does not end later because of it: if it will
  * finish the task no later than the whole fleet, itself included, will have finished

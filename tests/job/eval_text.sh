@@ -34,10 +34,28 @@ make_corpus base eval
 (small_job run --set train.tau=10 --set train.phases=2 --set train.base_steps=20 \
     --set workers.precision=f32) >"$work/run.out" 2>&1 || fail "the job"
 
+# Writes the text whose tokens, with BOS, are the first 16 (router.prefix) of a file. It
+# ends before a blank, because a part of a word may have other tokens than the word.
+# False if the 16 tokens end within a word.
+beginning() { # file
+    for bytes in $(head -c 200 "$1" | grep -obE '[^[:space:]][[:space:]]' | sed 's/:.*//'); do
+        head -c $((bytes + 1)) "$1" >"$work/beginning"
+        "$pathloom" route --run "$run" --file "$work/beginning" --json >"$work/route.json" ||
+            fail "route"
+        tokens=$(number "$work/route.json" tokens)
+        [ "$tokens" -lt 15 ] || break
+    done
+    [ "$tokens" -eq 15 ]
+}
+for code in base/buf.h base/*.h none; do
+    [ "$code" != none ] || fail "in no header of base do the first 16 tokens end with a word"
+    ! beginning "$code" || break
+done
+
 # A text of three documents: code, a text that is shorter than the prefix, and prose.
 {
     printf '{"text": "%s", "domain": "code"}\n' \
-        "$(sed 's/\\/\\\\/g; s/"/\\"/g; s/\t/ /g; s/$/\\n/' base/buf.h | tr -d '\n')"
+        "$(sed 's/\\/\\\\/g; s/"/\\"/g; s/\t/ /g; s/$/\\n/' "$code" | tr -d '\n')"
     printf '{"text": "int x;"}\n'
     printf '{"text": "%s", "domain": "prose"}\n' \
         "$(sed 's/\\/\\\\/g; s/"/\\"/g; s/$/\\n/' docs/GLOSSARY.md | tr -d '\n')"
@@ -58,27 +76,8 @@ whole=$(grep -o '"row":"mix-likelihood"[^}]*' "$work/on.json" |
     sed 's/.*"bits_per_byte":\([0-9.]*\).*/\1/')
 about "$bits" "$whole" || fail "documents have $bits bits per byte, the whole $whole"
 
-# Writes the text whose tokens, with BOS, are the first 16 (router.prefix) of a file. It
-# ends before a blank, because a part of a word may have other tokens than the word.
-# False if the 16 tokens end within a word.
-beginning() { # file
-    for bytes in $(head -c 200 "$1" | grep -obE '[^[:space:]][[:space:]]' | sed 's/:.*//'); do
-        head -c $((bytes + 1)) "$1" >"$work/beginning"
-        "$pathloom" route --run "$run" --file "$work/beginning" --json >"$work/route.json" ||
-            fail "route"
-        tokens=$(number "$work/route.json" tokens)
-        [ "$tokens" -lt 15 ] || break
-    done
-    [ "$tokens" -eq 15 ]
-}
-
 # The document's path must be the path that answers a prompt with the same beginning.
-document=1 source=base/buf.h
-beginning $source || {
-    document=2 source=docs/GLOSSARY.md
-    beginning $source || fail "in neither document do the first 16 tokens end with a word"
-}
-path=$(documents "$work/on.json" | sed -n "${document}s/.*\"path\":\"\([^\"]*\)\".*/\1/p")
+path=$(documents "$work/on.json" | sed -n "1s/.*\"path\":\"\([^\"]*\)\".*/\1/p")
 "$pathloom" generate --run "$run" --prompt "$(cat "$work/beginning")" --max-tokens 1 \
     --json >"$work/generate.json" 2>"$work/generate.out" || fail "generate"
 grep -q "\"path\":\"$path\"" "$work/generate.json" || fail "generate and eval --on choose different paths"
@@ -90,7 +89,7 @@ grep -q "\"path\":\"$path\"" "$work/generate.json" || fail "generate and eval --
     fail "route"
 grep -q "^{\"path\":\"$path\",\"route\":\"likelihood\"" "$work/route.json" ||
     fail "route and eval --on choose different paths"
-margin=$(documents "$work/on.json" | sed -n "${document}s/.*\"margin_nats\":\([0-9.]*\).*/\1/p")
+margin=$(documents "$work/on.json" | sed -n "1s/.*\"margin_nats\":\([0-9.]*\).*/\1/p")
 awk -v a="$(number "$work/route.json" margin_nats)" -v b="$margin" \
     'BEGIN { exit !(a - b < 1e-3 && b - a < 1e-3) }' || fail "route and eval --on print different margins"
 grep -o '{"path":"p[^}]*}' "$work/route.json" | tr -d '{}"' | tr ',' '\n' |
@@ -103,7 +102,7 @@ grep -o '{"path":"p[^}]*}' "$work/route.json" | tr -d '{}"' | tr ',' '\n' |
 cmp -s "$work/route.json" "$work/prompt.json" || fail "--prompt and --file differ"
 # Later tokens must count, and only by the router's counts: for each path they must add
 # the same number to its nats and to its router cost.
-head -c 600 $source >"$work/longer"
+head -c 600 "$code" >"$work/longer"
 "$pathloom" route --run "$run" --file "$work/longer" --json >"$work/longer.json" ||
     fail "route of a longer text"
 for json in route longer; do

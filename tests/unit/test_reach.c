@@ -1,11 +1,13 @@
 /* folder: base; label: unit
  *
  * Tests that a server that cannot be reached is reported with the reason, for how long
- * a connection has been lost, and that a message of a different version is refused. */
+ * a connection has been lost, that a message of a different version is refused, and
+ * that the check of a free port answers nobody. */
 #include "base/base.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -180,4 +182,47 @@ PL_TEST(message_of_another_version_is_refused_with_a_sentence)
     assert_int_equal(zmq_recv(client, answer, HEADER, ZMQ_DONTWAIT), -1);
     zmq_close(client);
     zmq_ctx_term(context);
+}
+
+typedef struct checker {
+    char address[PL_ADDRESS_MAX];
+    atomic_bool stopping;
+    pl_status status;
+} checker;
+
+static void check_port_again_and_again(void *context)
+{
+    checker *c = context;
+    while (!atomic_load(&c->stopping) && c->status == PL_OK)
+        c->status = pl_wire_check_free(c->address);
+}
+
+/* A worker that waits for its hub must not meet the check: it would read the greeting
+ * of a process without keys, and end. The connections come from a different address of
+ * this machine, because a free port could else be connected with itself. */
+PL_TEST(checking_a_port_answers_nobody)
+{
+    checker c = {.status = PL_OK};
+    pl_socket *server;
+    pl_thread *thread;
+    pl_address at;
+    assert_ok(pl_wire_bind("tcp://127.0.0.77:*", &server, c.address));
+    pl_wire_close(&server); /* the port is free now */
+    assert_ok(pl_address_parse(c.address, &at));
+    const struct sockaddr_in to = {.sin_family = AF_INET,
+                                   .sin_port = htons((uint16_t)at.port),
+                                   .sin_addr.s_addr = inet_addr("127.0.0.77")};
+    const struct sockaddr_in from = {.sin_family = AF_INET,
+                                     .sin_addr.s_addr = inet_addr("127.0.0.78")};
+    assert_ok(pl_thread_start("checker", check_port_again_and_again, &c, &thread));
+    for (int i = 0; i < 2000; i++) {
+        const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        assert_int_equal(bind(fd, (const void *)&from, sizeof from), 0);
+        assert_int_not_equal(connect(fd, (const void *)&to, sizeof to), 0);
+        assert_int_equal(errno, ECONNREFUSED);
+        close(fd);
+    }
+    atomic_store(&c.stopping, true);
+    pl_thread_join(&thread);
+    assert_ok(c.status);
 }

@@ -1,6 +1,6 @@
-/* The uplink's thread: adds the updates of a group and sends the sum. If the home
- * refuses the sum, the thread sends each update unchanged. The thread waits for the
- * home's answers, so that the loop need not wait. */
+/* A thread that adds the updates of a group and sends the sum. If the home refuses the
+ * sum, it sends each update unchanged. It waits for the home's answers, so that the
+ * relay's loop need not wait. */
 #include "codec/codec.h"
 #include "relay/relay_internal.h"
 
@@ -28,7 +28,7 @@ static int joined_order(const void *a, const void *b)
 /* A single update is uploaded under its lease, so that the home checks the lease before
  * it keeps bytes. A sum has several leases. The relay has no task key: it cannot check
  * the home's answers, and those to an upload and a SUBMIT have no proof. */
-static pl_status send_update(relay_uplink *u, const pl_submit_message *s,
+static pl_status send_update(relay_adder *u, const pl_submit_message *s,
                              const pl_codec_message *update, pl_submit_result *result,
                              char text[256], pl_hash *receipts)
 {
@@ -45,7 +45,7 @@ static pl_status send_update(relay_uplink *u, const pl_submit_message *s,
 /* Sends a sum, with the contributors of all its parts and what they have shown. The
  * home accepts the whole sum or none of its parts. Sets *in to whether the home has the
  * updates of the sum now. Fails only without the home, or if the relay is stopping. */
-static pl_status send_sum(relay_uplink *u, relay_group *g, const bool *taken,
+static pl_status send_sum(relay_adder *u, relay_group *g, const bool *taken,
                           const pl_codec_message *sum, bool *in)
 {
     pl_submit_result result = PL_SUBMIT_REJECTED;
@@ -90,7 +90,7 @@ static pl_status send_sum(relay_uplink *u, relay_group *g, const bool *taken,
 
 static void lift(void *self, void *job)
 {
-    relay_uplink *u = self;
+    relay_adder *u = self;
     relay_group *g = job;
     bool taken[PL_SUBMISSION_MAX] = {true}, in = false;
     pl_buf sums[2] = {{0}};
@@ -137,9 +137,9 @@ static void lift(void *self, void *job)
 }
 
 /* ---- the thread and its queue ---- */
-static pl_status on_uplink_wait(void *context)
+static pl_status on_adder_wait(void *context)
 {
-    relay_uplink *u = context;
+    relay_adder *u = context;
     pl_link l;
     pl_client_link(u->home, &l);
     atomic_store(&u->moved, l.up_bytes + l.n_full);
@@ -149,39 +149,39 @@ static pl_status on_uplink_wait(void *context)
                : PL_OK;
 }
 
-pl_status relay_uplink_create(const pl_relay_options *options, relay_uplink **out)
+pl_status relay_adder_create(const pl_relay_options *options, relay_adder **out)
 {
     pl_status status = PL_OK;
-    relay_uplink *u = pl_alloc(sizeof *u);
+    relay_adder *u = pl_alloc(sizeof *u);
     pl_client_options client = {.homes = &options->home,
                                 .n_homes = 1,
                                 .patience_ms = options->patience_ms,
-                                .idle = on_uplink_wait,
+                                .idle = on_adder_wait,
                                 .idle_context = u};
     *out = NULL;
     PL_TRY(pl_client_create(&client, &u->home));
-    PL_TRY(pl_actor_start("uplink", lift, u, &u->actor));
+    PL_TRY(pl_actor_start("adder", lift, u, &u->actor));
     *out = u;
     u = NULL;
 done:
-    relay_uplink_destroy(&u);
+    relay_adder_destroy(&u);
     return status;
 }
 
-void relay_uplink_stop(relay_uplink *u)
+void relay_adder_stop(relay_adder *u)
 {
     atomic_store(&u->stopping, 1);
     pl_actor_stop(u->actor);
 }
 
-void relay_uplink_destroy(relay_uplink **uplink)
+void relay_adder_destroy(relay_adder **adder)
 {
-    relay_uplink *u = *uplink;
+    relay_adder *u = *adder;
     if (!u)
         return;
-    relay_uplink_stop(u);
+    relay_adder_stop(u);
     pl_actor_destroy(&u->actor);
     pl_client_destroy(&u->home);
     pl_free(u);
-    *uplink = NULL;
+    *adder = NULL;
 }
