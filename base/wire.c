@@ -303,6 +303,7 @@ pl_status pl_wire_check_free(const char *address)
     PL_CHECK(pl_address_parse(address, &at));
     if (strcmp(at.endpoint, PL_ADDRESS_PRIVATE) == 0)
         return PL_OK;
+    PL_CHECK(wire_ipc_check(at.endpoint));
     pl_status status = wire_bind_plainly(&at);
     if (status != PL_ERR_NOT_FOUND)
         return status;

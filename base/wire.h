@@ -72,8 +72,8 @@ void pl_wire_advertise(const char *host);
  * in use. */
 pl_status pl_wire_bind(const char *address, pl_socket **out,
                        char bound[PL_ADDRESS_MAX]);
-/* Checks that pl_wire_bind could listen at the address, without listening. ERR_BUSY: it
- * is in use. */
+/* Checks that pl_wire_bind could listen at the address; does not listen there, if the
+ * host is a number or *. ERR_BUSY: it is in use. */
 pl_status pl_wire_check_free(const char *address);
 /* Connects with the process's key pair. pl_wire_connect_as uses the pair `own` instead,
  * unless it is NULL. ERR_CONFIG: the address is not local and does not contain the

@@ -99,11 +99,9 @@ pl_status wire_failed(const char *action, const char *address, pl_status otherwi
 /* Called before a socket is bound at an ipc address. ERR_BUSY: a process listens there.
  * ERR_EXISTS: the file there is not a socket. ERR_CONFIG: the path is too long. */
 pl_status wire_ipc_check(const char *endpoint);
-/* Checks in addition that the socket's file can be made. */
-pl_status wire_ipc_check_free(const char *endpoint);
-/* Checks that a process can listen at the address, by a socket that is bound there for
- * a moment but does not listen. One that listened would answer a worker that waits for
- * its hub, and the worker would take it for another job. ERR_NOT_FOUND: the host is
+/* Checks that a process can listen at the TCP address, by a socket that is bound there
+ * for a moment but does not listen. One that listened would answer a worker that waits
+ * for its hub, and the worker would take it for another job. ERR_NOT_FOUND: the host is
  * neither a number nor *, so only ZeroMQ knows. */
 pl_status wire_bind_plainly(const pl_address *address);
 /* Fails because of errno. */

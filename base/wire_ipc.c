@@ -86,14 +86,6 @@ pl_status wire_ipc_check(const char *endpoint)
     return PL_OK;
 }
 
-pl_status wire_ipc_check_free(const char *endpoint)
-{
-    const char *path = path_of(endpoint);
-    PL_CHECK(wire_ipc_check(endpoint));
-    errno = path && !pl_path_exists(path) ? try_socket(path, true) : 0;
-    return errno == 0 ? PL_OK : wire_cannot_listen(endpoint);
-}
-
 pl_status wire_ipc_private(char endpoint[PL_ADDRESS_MAX])
 {
     enum { FOLDER_MAX = 80 };

@@ -33,9 +33,7 @@ pl_status wire_bind_plainly(const pl_address *at)
 {
     const int yes = 1;
     struct addrinfo *found = NULL;
-    if (!at->host[0])
-        return wire_ipc_check_free(at->endpoint);
-    if (look_up(at, AI_NUMERICHOST | AI_PASSIVE, &found) != 0)
+    if (!at->host[0] || look_up(at, AI_NUMERICHOST | AI_PASSIVE, &found) != 0)
         return PL_ERR_NOT_FOUND;
     const int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     const bool is_free =

@@ -141,8 +141,6 @@ pl_status wire_client_verdict(pl_socket *socket)
                        "(`pathloom key invite` there, `pathloom join TOKEN` here)",
                        socket->address);
     case WIRE_OTHER_MECHANISM:
-        if (socket->connections > 0) /* as with WIRE_BROKEN */
-            break;
         return pl_fail(PL_ERR_NOPERM, "%s %s", socket->address,
                        socket->is_secure
                            ? "is not encrypted, but the address has a key; it is not "

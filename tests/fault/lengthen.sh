@@ -126,7 +126,7 @@ succeeds "the tasks of mix~3/L1.E1@1 give a different hash" \
 echo "4. a rollback gives the phases up that a longer run would continue"
 run=$work/back
 take_data calm back
-PATHLOOM_FAILPOINT=hub.grant.after@hub:stop:29 tiny_job back \
+PATHLOOM_FAILPOINT=hub.grant.after@hub:stop:29,worker.step.before@worker:sleep:10 tiny_job back \
     --set train.phases=10 $patient >"$work/back.out" 2>&1 &
 job=$!
 modules_reach back 6

@@ -115,7 +115,7 @@ refused 65 'its file PARTS is missing' "$pathloom" train --out "$work/lost"
 
 # A job is copied twice while it trains. Training continues from the copy.
 # shellcheck disable=SC2086 # $patient is several words
-PATHLOOM_FAILPOINT=hub.grant.after@hub:stop:12 train half --set store.homes=2 $patient &
+PATHLOOM_FAILPOINT=hub.grant.after@hub:stop:12,worker.step.before@worker:sleep:30 train half --set store.homes=2 $patient &
 job=$!
 training_begins half
 store backup "$work/half.copy" --run "$work/half"

@@ -136,36 +136,6 @@ static pl_socket *connect_as(const fixture *f, const pl_keypair *keys)
 
 #define WITH_SERVER(name) PL_TEST_ON(name, fixture *f, set_up, tear_down)
 
-/* If the right server was there before, what answers now without keys is not it: the
- * client waits. For a client that never met the server, the address is wrong. */
-WITH_SERVER(an_unencrypted_process_in_place_of_the_server_does_not_end_its_client)
-{
-    pl_address at;
-    OWNED(pl_message_destroy) pl_message got;
-    OWNED(pl_wire_close) pl_socket *client = connect_as(f, &f->worker);
-    assert_ok(ask(f, client));
-    pl_wire_close(&f->server);
-    assert_ok(pl_address_parse(f->address, &at));
-    void *context = zmq_ctx_new(), *plain = zmq_socket(context, ZMQ_ROUTER);
-    assert_int_equal(zmq_bind(plain, at.endpoint), 0);
-    pl_message_init(&got, 0);
-    for (int i = 0; i < 1000; i++) { /* it tries again several times */
-        assert_int_equal(pl_wire_recv(client, NULL, &got), PL_ERR_TIMEOUT);
-        pl_sleep_ms(10);
-    }
-    pl_wire_close(&client);
-    client = connect_as(f, &f->worker);
-    pl_status status = PL_ERR_TIMEOUT;
-    for (int i = 0; i < WAIT_MS / 10 && status == PL_ERR_TIMEOUT; i++) {
-        status = pl_wire_recv(client, NULL, &got);
-        pl_sleep_ms(10);
-    }
-    assert_int_equal(status, PL_ERR_NOPERM);
-    assert_non_null(strstr(pl_last_error(), "is not encrypted"));
-    zmq_close(plain);
-    zmq_ctx_term(context);
-}
-
 WITH_SERVER(a_listed_key_gets_in_and_is_known_by_its_role)
 {
     OWNED(pl_wire_close) pl_socket *client = connect_as(f, &f->worker);
