@@ -21,8 +21,8 @@ typedef enum pl_isa {
     PL_ISA_COUNT
 } pl_isa;
 
-/* Before a function: compiles it for PL_ISA_AVX2, but without FMA. Elsewhere than on
- * x86-64, where pl_isa_newest returns PL_ISA_PORTABLE, it changes nothing. */
+/* Before a function: compiles it for PL_ISA_AVX2, but without FMA. Changes nothing if
+ * the processor is not x86-64; there pl_isa_newest returns PL_ISA_PORTABLE. */
 #if defined(__x86_64__)
 #define PL_AVX2 __attribute__((target("avx2")))
 #else

@@ -304,7 +304,7 @@ pl_status pl_wire_check_free(const char *address)
     if (strcmp(at.endpoint, PL_ADDRESS_PRIVATE) == 0)
         return PL_OK;
     PL_CHECK(wire_ipc_check(at.endpoint));
-    pl_status status = wire_bind_plainly(&at);
+    pl_status status = wire_tcp_check(&at);
     if (status != PL_ERR_NOT_FOUND)
         return status;
     PL_CHECK(open_socket(&at, true, false, &socket));

@@ -5,8 +5,9 @@
 
 #include <stdatomic.h>
 
-/* Every LOOK_MS pl_wire_ask looks whether the server refused this client, and whether
- * bytes came. Its limit begins anew with these, up to SLOW_TIMES the limit in all. */
+/* pl_wire_ask looks every LOOK_MS whether the server refused this client, and whether
+ * bytes came. When bytes come, its time limit begins anew; it waits for at most
+ * SLOW_TIMES the limit. */
 enum { LOOK_MS = 100, REACH_MS = 4000, SLOW_TIMES = 10 };
 
 void pl_message_init(pl_message *message, uint16_t type)

@@ -103,8 +103,8 @@ pl_status wire_ipc_check(const char *endpoint);
  * for a moment but does not listen. One that listened would answer a worker that waits
  * for its hub, and the worker would take it for another job. ERR_NOT_FOUND: the host is
  * neither a number nor *, so only ZeroMQ knows. */
-pl_status wire_bind_plainly(const pl_address *address);
-/* Fails because of errno. */
+pl_status wire_tcp_check(const pl_address *address);
+/* Fails for the reason in errno. ERR_BUSY: another process has the address. */
 pl_status wire_cannot_listen(const char *address);
 /* For PL_ADDRESS_PRIVATE: makes a folder, and writes the address of a socket in it. */
 pl_status wire_ipc_private(char endpoint[PL_ADDRESS_MAX]);

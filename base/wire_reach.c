@@ -14,7 +14,8 @@
 #include <unistd.h>
 
 /* Looks up host and port of a TCP address. ZeroMQ looks a name up in the same way, also
- * each time when it connects again. Returns a number of getaddrinfo. */
+ * each time when it connects again. Returns 0 or the error of getaddrinfo
+ * (EAI_...). */
 static int look_up(const pl_address *at, int flags, struct addrinfo **out)
 {
     char host[PL_ADDRESS_MAX], port[16];
@@ -25,11 +26,11 @@ static int look_up(const pl_address *at, int flags, struct addrinfo **out)
     pl_copy_text(host, sizeof host, at->host + is_v6);
     host[strcspn(host, "]")] = '\0';
     snprintf(port, sizeof port, "%d", at->port);
-    const bool is_any = (flags & AI_PASSIVE) != 0 && strcmp(host, "*") == 0;
+    const bool is_any = (flags & AI_PASSIVE) != 0 && at->is_anywhere;
     return getaddrinfo(is_any ? NULL : host, port, &hints, out);
 }
 
-pl_status wire_bind_plainly(const pl_address *at)
+pl_status wire_tcp_check(const pl_address *at)
 {
     const int yes = 1;
     struct addrinfo *found = NULL;

@@ -9,11 +9,12 @@ typedef struct audit_call {
     pl_store *store;
     int64_t counts[PL_VERDICT_COUNT];
     int64_t n_fenced;
-    /* The fields below are used only with `worker`. key: if `worker` is the text of a
-     * key. (A fence has this text if the name belongs to another key now.) arm: the arm
-     * that is being listed; arm_first: number of the first version in this arm that has
-     * an update of the worker; first, last, n: the first and the last such version of
-     * the module that is being listed, and how many there are. */
+    /* The fields below are used only with `worker`. has_key: `worker` is the text of a
+     * key, which `key` then holds. (A fence is named by the worker's key if the
+     * worker's name belongs to another key now.) arm: the arm that is being listed;
+     * arm_first: number of the first version in this arm that has an update of the
+     * worker; first, last, n: the first and the last such version of the module that is
+     * being listed, and how many there are. */
     pl_pubkey key;
     bool has_key;
     char arm[PL_MODULE_NAME_MAX];

@@ -106,11 +106,11 @@ static pl_status run_explain(int argc, char **argv)
             names[k] = pl_explanations[k].code;
         const char *near = pl_nearest(word, names, n);
         near = near ? near : pl_conf_nearest(&config_table, word);
-        /* Searches the parts of a name that finds nothing as a whole, such as
+        /* If no name is near, searches the parts of the word, such as those of
          * batch_size. */
         int n_found = 0;
         char part[64];
-        for (const char *at = word; !near && *(at += strspn(at, "_-. "));
+        for (const char *at = near ? "" : word; *(at += strspn(at, "_-. "));
              at += strlen(part)) {
             if (!pl_copy_text(part, sizeof part, at))
                 break;

@@ -45,7 +45,6 @@ pl_status config_lay(config *c, const char *file, const char *const *sets, int n
 
 static void fill_derived(config *c)
 {
-    pl_topology_spec spec;
     if (c->head_size == 0 && c->heads > 0)
         c->head_size = c->width / c->heads;
     if (c->kv_heads == 0)
@@ -61,6 +60,7 @@ static void fill_derived(config *c)
         c->lr_floor = strcmp(c->schedule, "wsd") == 0 ? 0 : 0.1;
     /* if topology.levels cannot be parsed, config_check reports that error */
     if (c->sees < 0) {
+        pl_topology_spec spec;
         const bool by_likelihood =
             config_spec(c, &spec) == PL_OK &&
             pl_answers_by_likelihood(c->answer, (int)c->prefix,

@@ -162,6 +162,11 @@ typedef struct step_seconds {
     double alone, together;
 } step_seconds;
 
+static double seconds_between_tasks(const dial_choice *c)
+{
+    return PER_TASK + PER_PARAM * c->params;
+}
+
 /* Divides the steps of a path into phases. A longer training has more and longer
  * phases: 6 of 50 steps for 300 steps, 12 of 61 for 732, 20 of 78 for 1,560, as in
  * docs/results/pays.md. On a fast machine phases are longer, so that workers do not
@@ -179,8 +184,7 @@ static void divide_into_phases(const dial_facts *f, dial_choice *c, double steps
              LEAST_STEPS);
     if (f->phases == 0 && f->base_steps == 0)
         steps = fmin(steps, most);
-    const double between = PER_TASK + PER_PARAM * c->params;
-    const double longer = between / EXCHANGE / step->together;
+    const double longer = seconds_between_tasks(c) / EXCHANGE / step->together;
     double wanted = fmax(round(7 * cbrt(steps)), fmin(longer, steps / FEWEST));
     if (f->tau > 0)
         wanted = (double)f->tau;
@@ -190,11 +194,13 @@ static void divide_into_phases(const dial_facts *f, dial_choice *c, double steps
     double tau = fmin(TAU_MAX, fmax(1, floor(steps / phases)));
     if (f->tau > 0)
         tau = (double)f->tau;
-    /* The base model's steps per step of each path. If it can use all processors, as
-     * with a single worker, it takes as many steps as all paths together, half of all
-     * tokens and of the time. While some of several workers train the base model, the
-     * others wait. So it gets 30 % of the time if at least half of the processors wait,
-     * but no fewer than BASE_TOKENS tokens per parameter (docs/results/speedup.md). */
+    /* The base model's steps per step of each path. With `half` it trains as long as
+     * all paths together; half / paths is its speed divided by that of all paths. At
+     * equal speed, as with a single worker, it gets half of all tokens and of the time.
+     * While some of several workers train the base model, the others wait. So at half
+     * of the speed or less it gets 3/7 of the paths' time, which is 30 % of the whole.
+     * Between these speeds the ratio of the times is linear. It gets no fewer than
+     * BASE_TOKENS tokens per parameter (docs/results/speedup.md). */
     double share = paths;
     if (f->seconds > 0) {
         const double half = base_at_once(f) * fmax(paths / f->workers, 1) *
@@ -218,7 +224,7 @@ static void predict_parts(const dial_facts *f, dial_choice *c, const step_second
 {
     /* routing reads up to four windows of every document */
     enum { WINDOWS = 4 };
-    const double tau = (double)c->tau, between = PER_TASK + PER_PARAM * c->params;
+    const double tau = (double)c->tau, between = seconds_between_tasks(c);
     /* The time in which the mixture takes one step per path and the baselines take the
      * steps that belong to it. The unit is the time of one step of a worker. */
     const double paths = (double)c->paths;

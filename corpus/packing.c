@@ -71,7 +71,7 @@ static pl_status pack_tails(uint32_t *tails, uint32_t n, uint32_t T, packing *p)
     for (uint32_t i = 0; i < n_tails; i++) {
         const uint32_t doc = by_length[i], length = tails[doc];
         p->next[doc] = PACKING_END;
-        /* takes the row with the least room of `length` or more from its list */
+        /* takes, from its list, the row with the least room among those with enough */
         uint32_t word = length / 64;
         uint64_t bits = r.some[word] & (~0ull << length % 64);
         while (bits == 0 && ++word * 64 < T)

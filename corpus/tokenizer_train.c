@@ -18,7 +18,8 @@ size_t tokenizer_block_len(const char *text, size_t len, size_t max)
     for (size_t at = max; at > 0; at--)
         if (text[at - 1] != ' ' && text[at] == ' ')
             return at;
-    size_t at = max; /* not inside a character */
+    /* else before the character to which the byte at `max` belongs */
+    size_t at = max;
     while (at > 0 && ((uint8_t)text[at] & 0xc0) == 0x80)
         at--;
     /* returns `max` if the text is not UTF-8, so that the caller's loop always ends */

@@ -201,8 +201,6 @@ static pl_status find_update(home *h, home_update *s)
     return PL_OK;
 }
 
-/* Answers the hub, for audits; and workers of an arm whose mates need each other's
- * updates. Other workers could copy what they should repeat. */
 pl_status home_find_taken(home *h, const home_arm *arm, const home_module *m,
                           home_update *s)
 {
@@ -216,6 +214,8 @@ pl_status home_find_taken(home *h, const home_arm *arm, const home_module *m,
     return find_update(h, s);
 }
 
+/* Answers the hub, for audits; and workers of an arm whose mates need each other's
+ * updates. Other workers could copy what they should repeat. */
 static pl_status on_get_update(home *h, const pl_peer *peer, pl_message *m,
                                pl_message *a)
 {

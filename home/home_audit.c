@@ -113,16 +113,16 @@ pl_status home_open_audit(home *h, const home_lease *under, const pl_path_state 
     pl_copy_text(a.results[0].device, sizeof a.results[0].device, under->lease.device);
     a.results[0].key = under->lease.key;
     /* each row of an earlier audit of this phase that dropped its result is one try */
-    pl_audit earlier = {.phase = a.phase, .tries = 1, .verdict = PL_VERDICT_ODD};
-    pl_copy_text(earlier.path, sizeof earlier.path, a.path);
-    while (pl_store_get_ref(h->store, pl_audit_name(&earlier, name), &text) == PL_OK)
-        earlier.tries++;
-    a.tries = earlier.tries;
+    a.verdict = PL_VERDICT_ODD;
+    a.tries = 1;
+    while (pl_store_get_ref(h->store, pl_audit_name(&a, name), &text) == PL_OK)
+        a.tries++;
+    a.verdict = PL_VERDICT_OPEN;
     pl_buf_clear(&text);
     pl_audit_write(&a, &text);
     PL_TRY(put_row(h, pl_audit_name(&a, name), &text));
     if (!pl_hash_none(&state->moments))
-        PL_TRY(pl_txn_put_object(h->txn, pl_audit_name(&a, name), &state->moments));
+        PL_TRY(pl_txn_put_object(h->txn, name, &state->moments));
     keep_open(h, &a);
     PL_SAY(&event, EVENT, audit_record, .row_text = pl_buf_text(&text), .audit = 1);
     home_tell(h, &event);

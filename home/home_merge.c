@@ -320,7 +320,8 @@ static bool is_ready(const home *h, const home_arm *arm, home_module *m)
      * drawn, its audit has agreed. So no version contains a result found to be wrong. A
      * job that goes on without audits still waits for those that this home has open. */
     const bool audits = home_audits(h, arm);
-    for (int i = 0; (audits || h->n_audits > 0) && i < m->of->n_holders; i++) {
+    const int n_checked = audits || h->n_audits > 0 ? m->of->n_holders : 0;
+    for (int i = 0; i < n_checked; i++) {
         const int path = pl_topology_module_path(arm->topology, module, i / replicas);
         const int index = path * replicas + i % replicas;
         if (*home_flag(arm, m, round, index) &&

@@ -39,12 +39,14 @@ static pl_status put_data(const card *c, pl_buf *out)
     /* the end of the sentence says how the base model was made */
     const bool imported = c->r->cfg.import[0] != '\0';
     const char *base = imported ? " after it was imported" : "";
-    if (strcmp(c->arm->name, "base") != 0 && !imported)
+    if (strcmp(c->arm->name, "base") != 0) {
         base = " after the base model, which was trained on all documents";
-    else if (strcmp(c->arm->name, "base") != 0)
-        base = c->r->cfg.base_steps > 0 ? " after the base model, which was imported "
-                                          "and then trained on all documents"
-                                        : " after the base model, which was imported";
+        if (imported)
+            base = c->r->cfg.base_steps > 0
+                       ? " after the base model, which was imported and then trained "
+                         "on all documents"
+                       : " after the base model, which was imported";
+    }
     pl_buf_printf(
         out, "\n## Data\n\nThe data shard of this path, which it was trained on%s:\n\n",
         base);

@@ -109,8 +109,9 @@ static void draw_block(progress *p, const pl_json *status)
     head_line(p, &line);
     put_line(p, &line, &out);
     for (size_t i = 0; i < pl_json_count(arms); i++) {
-        /* a line with the phase of the slowest path, and the last losses of the paths,
-         * as many as fit; MORE: room for the number of the others, and a free column */
+        /* One line: the phase of the slowest path, and the last losses of as many paths
+         * as fit. MORE: room for the number of paths that do not fit, and a free last
+         * column. */
         enum { MORE = sizeof "  +123" };
         const pl_json *a = pl_json_at(arms, i), *paths = pl_json_get(a, "paths");
         const size_t n_paths = pl_json_count(paths);

@@ -72,9 +72,9 @@ pl_status routing_split(pl_run *r, const float *params, const routing_origin *or
 /* Whether the paths score this document (router.em, router.share) to fit a router to
  * the scores. No arm trains on a scored document. Only the document's hash decides. */
 bool routing_scores(const pl_run *r, uint32_t document);
-/* Whether the document is held out for the choice of versions (train.holdout). A scored
- * document never is, and no arm trains on one that is. Only the document's hash
- * decides. */
+/* Whether the document is held out for the choice of versions (train.holdout). No arm
+ * trains on a held-out document. A scored document is never held out. Only the
+ * document's hash decides. */
 bool routing_holds(const pl_run *r, uint32_t document);
 /* routing_report.c: prints the sizes of the shards and how well the shards match the
  * corpus's domains. Writes both to RUN/router.json, and a picture to

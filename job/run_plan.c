@@ -444,10 +444,9 @@ pl_status run_plan(pl_run *r)
     say("tokens   at most %s per path, which has %s parameters: %.1f per parameter",
         pl_human_count(n, tokens), pl_human_count(path, params), n / path);
     say("plan     memory %s of %s, disk at most %s of %s",
-        pl_human_bytes((double)memory, text[0]),
-        pl_human_bytes((double)pl_memory_now().available_bytes, text[1]),
+        pl_human_bytes((double)memory, text[0]), pl_human_bytes((double)have, text[1]),
         pl_human_bytes((double)disk, text[2]),
-        pl_human_bytes((double)pl_disk_free_bytes(r->dir), text[3]));
+        pl_human_bytes((double)free_disk, text[3]));
     if (r->cfg.quota > 0)
         say("quota    each home stores at most %s (store.quota) and drops old "
             "versions to stay below",

@@ -193,22 +193,20 @@ pl_status run_look_at_one_moment(const char *folder, pl_store **store, int64_t *
     if (pl_store_n_parts(*store) == 0)
         return PL_OK;
     do {
-        bool busy = false; /* another process has locked a part */
         status = run_see_all_parts(folder, store);
-        /* Locks all parts. Without the locks, parts would be read one after another,
-         * and a path's state in a later part could need updates that an earlier part
-         * got after it was read. */
         if (status == PL_OK) {
+            /* Locks all parts. Without the locks, parts would be read one after
+             * another, and a path's state in a later part could need updates that an
+             * earlier part got after it was read. */
             int locks[PL_PARTS_MAX];
             status = run_lock_store(folder, locks);
-            busy = status == PL_ERR_BUSY;
+            const bool busy = status == PL_ERR_BUSY; /* another process has a lock */
             if (status == PL_OK)
                 status = pl_store_refresh(*store);
             run_unlock_store(locks);
-            status = busy ? PL_OK : status;
+            if (busy)
+                status = look_beside_a_job(folder, *store, held_ms);
         }
-        if (status == PL_OK && busy)
-            status = look_beside_a_job(folder, *store, held_ms);
     } while (try_store_again(status, begun));
     return status;
 }

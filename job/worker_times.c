@@ -76,10 +76,9 @@ pl_status worker_times_report(pl_run *r, const worker_times *before)
                  exposed_s = sum(before, &after, "overhead_seconds"),
                  waited_s = sum(before, &after, "waited_seconds");
     if (inner_s > 0 && all >= inner_s + exposed_s)
-        say("workers  %.1f %% of their time in inner steps at %s tokens/s each, %.1f "
-            "%%\n"
-            "         loading and saving, %.1f %% waiting for data, %.1f %% without a "
-            "task",
+        say("workers  %.1f %% of their time in inner steps at %s tokens/s each, "
+            "%.1f %%\n         loading and saving, %.1f %% waiting for data, "
+            "%.1f %% without a task",
             100 * inner_s / all,
             pl_human_count(sum(before, &after, "tokens") / inner_s, rate),
             100 * (exposed_s - waited_s) / all, 100 * waited_s / all,

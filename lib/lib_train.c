@@ -112,10 +112,9 @@ static pl_status open_windows(const pathloom_trainer *t, const pl_tokens *tokens
     return pl_sampler_create(tokens, &how, out);
 }
 
-int pathloom_trainer_open(const pathloom_train_options *options, pathloom_trainer **out,
+int pathloom_trainer_open(const pathloom_train_options *o, pathloom_trainer **out,
                           pathloom_error *error)
 {
-    const pathloom_train_options *o = options;
     char path[PL_PATH_MAX];
     pathloom_trainer *t = pl_alloc(sizeof *t);
     pl_status status;

@@ -183,44 +183,44 @@ static pl_status run_model(const measure_options *q, const measured_model *m,
         status = open_precision(&b);
         if (status == PL_OK)
             status = measure_decoding(&b);
-        /* decoding reads memory if the weights are too large for a cache */
-        double weights = 0, read = (double)read_bytes(&b), share = 0;
-        bool is_from_memory = false;
         if (status == PL_OK) {
-            weights = weight_bytes(&b);
-            share = weights / b.step[0] * b.reading / read;
-            is_from_memory = b.device || weights >= CACHES * (double)last_cache_bytes();
-        }
-        if (status == PL_OK && list) {
-            pl_json *o = pl_json_object(), *batched = pl_json_array();
-            pl_json_set_text(o, "model", b.name);
-            pl_json_set_text(o, "precision", b.precision);
-            pl_json_set_text(o, "device", b.backend->device);
-            pl_json_set_int(o, "params", (int64_t)pl_topology_path_params(b.topology));
-            pl_json_set_real(o, "weight_bytes", weights);
-            pl_json_set_int(o, "prompt_tokens", b.n_prompt);
-            pl_json_set_real(o, "prefill_tokens_per_s", b.n_prompt / b.prefill);
-            pl_json_set_real(o, "decode_tokens_per_s", 1 / b.step[0]);
-            pl_json_set_real(o, "memory_bytes_per_s", read / b.reading);
-            pl_json_set_int(o, "last_cache_bytes", (int64_t)last_cache_bytes());
-            if (is_from_memory)
-                pl_json_set_real(o, "share_of_memory", share);
-            for (int k = 0; k < BATCHES_MAX; k++) {
-                pl_json *entry = pl_json_object();
-                pl_json_set_int(entry, "requests", batches[k]);
-                pl_json_set_real(entry, "tokens_per_s", batches[k] / b.step[k]);
-                pl_json_push(batched, entry);
+            /* decoding reads memory if the weights are too large for a cache */
+            const double weights = weight_bytes(&b), read = (double)read_bytes(&b);
+            const double share = weights / b.step[0] * b.reading / read;
+            const bool is_from_memory =
+                b.device || weights >= CACHES * (double)last_cache_bytes();
+            if (list) {
+                pl_json *o = pl_json_object(), *batched = pl_json_array();
+                pl_json_set_text(o, "model", b.name);
+                pl_json_set_text(o, "precision", b.precision);
+                pl_json_set_text(o, "device", b.backend->device);
+                pl_json_set_int(o, "params",
+                                (int64_t)pl_topology_path_params(b.topology));
+                pl_json_set_real(o, "weight_bytes", weights);
+                pl_json_set_int(o, "prompt_tokens", b.n_prompt);
+                pl_json_set_real(o, "prefill_tokens_per_s", b.n_prompt / b.prefill);
+                pl_json_set_real(o, "decode_tokens_per_s", 1 / b.step[0]);
+                pl_json_set_real(o, "memory_bytes_per_s", read / b.reading);
+                pl_json_set_int(o, "last_cache_bytes", (int64_t)last_cache_bytes());
+                if (is_from_memory)
+                    pl_json_set_real(o, "share_of_memory", share);
+                for (int k = 0; k < BATCHES_MAX; k++) {
+                    pl_json *entry = pl_json_object();
+                    pl_json_set_int(entry, "requests", batches[k]);
+                    pl_json_set_real(entry, "tokens_per_s", batches[k] / b.step[k]);
+                    pl_json_push(batched, entry);
+                }
+                pl_json_set(o, "batched", batched);
+                pl_json_push(list, o);
+            } else {
+                char shown[16] = "*  ";
+                if (is_from_memory)
+                    snprintf(shown, sizeof shown, "%.0f %%", 100 * share);
+                say("  %-5s %-5s %7.1fM %8.1f MB %9.0f %9.1f %9s  %9.1f %9.1f", b.name,
+                    b.precision, 1e-6 * (double)pl_topology_path_params(b.topology),
+                    1e-6 * weights, b.n_prompt / b.prefill, 1 / b.step[0], shown,
+                    batches[1] / b.step[1], batches[2] / b.step[2]);
             }
-            pl_json_set(o, "batched", batched);
-            pl_json_push(list, o);
-        } else if (status == PL_OK) {
-            char shown[16] = "*  ";
-            if (is_from_memory)
-                snprintf(shown, sizeof shown, "%.0f %%", 100 * share);
-            say("  %-5s %-5s %7.1fM %8.1f MB %9.0f %9.1f %9s  %9.1f %9.1f", b.name,
-                b.precision, 1e-6 * (double)pl_topology_path_params(b.topology),
-                1e-6 * weights, b.n_prompt / b.prefill, 1 / b.step[0], shown,
-                batches[1] / b.step[1], batches[2] / b.step[2]);
         }
         pl_decoder_destroy(&b.decoder);
         pl_model_destroy(&b.model);

@@ -149,7 +149,8 @@ static pl_status run_wire_bench(bench *b, bool homes)
             for (int curve = 0; curve < (w == MESSAGES ? 1 : 2); curve++) {
                 const pid_t other = b->home[curve].pid;
                 /* new bytes, which the home does not have yet */
-                for (int64_t at = 0; w != DOWN && at < b->bytes; at += FRAME)
+                const int64_t n_new = w == DOWN ? 0 : b->bytes;
+                for (int64_t at = 0; at < n_new; at += FRAME)
                     b->data[at]++;
                 const double start = pl_now(), cpu = cpu_of_both(other);
                 PL_TRY(run_turn(b, (what)w, curve != 0));

@@ -260,7 +260,7 @@ pl_status probe_ops_create(pl_backend *be, const pl_probe_options *options,
     const size_t asked = options->stream_bytes > 0 ? options->stream_bytes : usual;
     x->stream = most(asked, STREAM_CACHES * be->cache_bytes) / sizeof(float);
     const size_t N = (size_t)x->N, V = (size_t)x->vocab;
-    /* for which a and m have room */
+    /* the logits; x->a and x->m must have room for them, too */
     const size_t logits = pl_model_head_rows(be, N, V) * V;
     const size_t widest =
         most(most(2 * (size_t)x->ffn, (size_t)x->qkv_width), (size_t)x->width);

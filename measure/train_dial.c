@@ -307,7 +307,7 @@ static void choose_keys(train_dial *d, const dial_choice *c, int n_before)
         c->base_steps > c->paths * c->tau * c->phases
             ? "paths read their text about twice; other steps go to the base model"
         : c->base_steps < c->paths * c->tau * c->phases
-            ? "half of the time trains the base model, while most workers wait"
+            ? "short, because most workers wait while the base model is trained"
             : "half of all tokens train the base model");
     choose_int(d, "train.tau", c->tau, "longer trainings have longer phases");
     snprintf(why, sizeof why, "%s tokens in all, %.1f passes over the text%s%s",

@@ -218,10 +218,10 @@ void pl_model_plan_on(const pl_backend *be, const pl_topology *topology,
             params + model_copy_bytes(be, (matrix_size){s->vocab, s->width});
         out->grads_bytes = params;
         out->moments_bytes = 2 * params;
+    } else {
+        for (int slot = 0; slot < pl_topology_n_slots(topology); slot++)
+            out->params_bytes += pl_module_bytes(be, topology, slot);
     }
-    for (int slot = 0; !options->training && slot < pl_topology_n_slots(topology);
-         slot++)
-        out->params_bytes += pl_module_bytes(be, topology, slot);
     out->acts_bytes = model_layout(s, options, be->act, NULL, &acts);
     if (options->training && options->muon) {
         /* Muon needs no second moments, but working memory for Newton-Schulz on the

@@ -1,6 +1,6 @@
 /* The operations that are the same for all backends that work in the host's memory: the
- * optimizer's step on a whole path with clipping, the memory itself, the order of rows.
- */
+ * optimizer's step on a whole path, which also clips the gradients; the memory itself;
+ * the order of rows. */
 #include "modules/backend.h"
 #include <math.h>
 

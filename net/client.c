@@ -424,20 +424,19 @@ pl_status client_read_result(pl_message *answer, const client_answer *out)
     return pl_reader_status(&r);
 }
 
-/* Sends a blob, then submits the update or the state whose bytes it has. If the home
- * lacks the blob, or has dropped it because its bytes do not have its hash, sends it
- * and submits again. `blob` is NULL if only the hash of a state is sent. */
+/* Uploads a blob, then submits the update or the state whose bytes it has. If the home
+ * lacks the blob, or has dropped it because its bytes do not have its hash, does both
+ * again. `blob` is NULL if only the hash of a state is sent. */
 static pl_status submit(pl_client *c, const char *name, pl_message *q,
                         const client_blob *blob, const client_answer *out)
 {
     pl_status status = PL_OK;
     const int home = pl_home_of(name, c->n_homes);
-    const client_blob empty = {0};
     pl_message a = {0};
-    if (blob)
-        PL_CHECK(client_put_known_blob(c, home, blob));
     out->text[0] = '\0';
     for (int attempt = 0;; attempt++) {
+        if (blob)
+            PL_TRY(client_put_known_blob(c, home, blob));
         status = ask_home(c, home, q, &a);
         const bool damaged = status == PL_ERR_DAMAGED;
         if (!damaged) {
@@ -452,7 +451,6 @@ static pl_status submit(pl_client *c, const char *name, pl_message *q,
                                      "the home of %s lost an upload %d times; see the "
                                      "log of the home",
                                      name, attempt));
-        PL_TRY(client_put_known_blob(c, home, blob ? blob : &empty));
     }
 done:
     pl_message_destroy(&a);

@@ -199,10 +199,10 @@ pl_status pl_client_submit_task(pl_client *c, pl_submission *s, int n,
             PL_TRY(pl_client_submit(c, &s[i], &results[i], texts[i]));
         all_in = all_in && is_result_in(results[i]);
     }
-    /* With several homes the state is sent here for the first time. Otherwise it may
-     * have been rejected, because an update was lost on the way and arrived after the
-     * state, or because the receipts are older than a restart of the hub: then the
-     * homes give new ones. */
+    /* With several homes the state is sent here for the first time. If it is rejected,
+     * the receipts may be older than a restart of the hub: the homes give new ones, and
+     * the state is sent again. A single home may have rejected the state because an
+     * update was lost on the way and arrived after it. */
     const client_answer last = {&results[n], texts[n], NULL, 0};
     for (int attempt = 0; attempt < 2 && all_in && !is_result_in(results[n]) &&
                           results[n] != PL_SUBMIT_FENCED;

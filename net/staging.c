@@ -227,15 +227,21 @@ pl_status staging_put(staging *s, const pl_msg_put_blob *p, const pl_buf *piece,
     return PL_OK;
 }
 
+/* own uploads first, then those that belong to nobody */
+static staging_blob *find_upload(const staging *s, const pl_hash *hash)
+{
+    staging_blob *b = find_of(s, s->owner.token, hash);
+    return b ? b : find_of(s, 0, hash);
+}
+
 bool staging_has(const staging *s, const pl_hash *hash)
 {
-    return find_of(s, s->owner.token, hash) || find_of(s, 0, hash);
+    return find_upload(s, hash) != NULL;
 }
 
 staging_blob *staging_find(const staging *s, const pl_hash *hash)
 {
-    staging_blob *b = find_of(s, s->owner.token, hash);
-    b = b ? b : find_of(s, 0, hash);
+    staging_blob *b = find_upload(s, hash);
     return b && b->there == b->bytes ? b : NULL;
 }
 

@@ -86,19 +86,17 @@ pl_status pl_method_check(const pl_method_settings *s)
     return of->check(s);
 }
 
-pl_outer_step pl_method_step(const pl_method_settings *settings, double lr,
-                             bool rescale, int n_contributors)
+pl_outer_step pl_method_step(const pl_method_settings *s, double lr, bool rescale,
+                             int n_contributors)
 {
-    const pl_method_settings *s = settings;
-    /* a single contributor need not wait for others */
-    const int delay = n_contributors > 1 ? s->delay : 0;
     return (pl_outer_step){.lr = lr,
                            .momentum = s->momentum,
                            .rescale = rescale,
                            .n_contributors = n_contributors,
                            .method = s->method,
                            .rule = s->rule,
-                           .delay = delay,
+                           /* a single contributor need not wait for others */
+                           .delay = n_contributors > 1 ? s->delay : 0,
                            .gap = s->gap,
                            .clip = s->clip,
                            .buffer = s->buffer,

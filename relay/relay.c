@@ -23,7 +23,7 @@ typedef struct relay {
     uint64_t arrived_bytes; /* on that connection, and when the last ones came */
     int64_t heard_ms;
     relay_group *groups; /* that are not complete, the oldest first */
-    relay_adder *up;
+    relay_adder *adder;
     pl_relay_report *report;
 } relay;
 
@@ -52,7 +52,7 @@ static relay_question *new_question(relay *r, relay_state state, const pl_peer *
                           .state = state,
                           .peer = *peer,
                           .request = request,
-                          .moved = atomic_load(&r->up->moved),
+                          .moved = atomic_load(&r->adder->moved),
                           .asked_ms = pl_now_ms()};
     return q;
 }
@@ -99,7 +99,7 @@ static pl_status answer_error(relay *r, const pl_peer *peer, uint64_t request,
  * update is on its way, or it would give up. While nothing moves it gets no answer. */
 static pl_status answer_held(relay *r, relay_question *q)
 {
-    const uint64_t moved = atomic_load(&r->up->moved);
+    const uint64_t moved = atomic_load(&r->adder->moved);
     const bool is_soon = pl_now_ms() - q->asked_ms < PAUSE_MS;
     q->asked_ms = pl_now_ms();
     if (is_soon || (moved == q->moved && !r->groups))
@@ -325,7 +325,7 @@ static pl_status serve_relay(relay *r)
     pl_peer peer;
     relay_group *g;
     pl_socket *sockets[] = {r->front, r->back};
-    int fd = pl_actor_fd(r->up->actor);
+    int fd = pl_actor_fd(r->adder->actor);
     int64_t swept = pl_now_ms();
     /* a signal handler on any thread may set *stop */
     const volatile sig_atomic_t *stop = r->options->stop;
@@ -370,7 +370,7 @@ static pl_status serve_relay(relay *r)
         r->arrived_bytes = line.arrived_bytes;
         if (anew)
             PL_TRY(return_questions(r, INT64_MAX));
-        while ((g = pl_actor_take(r->up->actor))) {
+        while ((g = pl_actor_take(r->adder->actor))) {
             status = answer_group(r, g);
             relay_group_destroy(&g, &r->uploads);
             PL_TRY(status);
@@ -393,7 +393,7 @@ static pl_status serve_relay(relay *r)
             n_waiting += r->questions[i].state == RELAY_WAITING;
         const bool all = r->options->expect > 0 && n_waiting >= r->options->expect;
         while ((g = relay_groups_take(&r->groups, r->options, all)))
-            pl_actor_push(r->up->actor, g);
+            pl_actor_push(r->adder->actor, g);
         if (pl_now_ms() - swept > 10000) {
             staging_expire(&r->uploads, false);
             PL_TRY(return_questions(r, pl_now_ms()));
@@ -418,7 +418,7 @@ pl_status pl_relay_run(const pl_relay_options *options, pl_relay_report *report)
                .report = report};
     memset(report, 0, sizeof *report);
     PL_TRY(pl_wire_connect(options->home, &r.back));
-    PL_TRY(relay_adder_create(options, &r.up));
+    PL_TRY(relay_adder_create(options, &r.adder));
     PL_TRY(pl_wire_bind(options->bind, &r.front, bound));
     if (options->ready_file && options->ready_file[0])
         PL_TRY(pl_write_output(options->ready_file, bound, strlen(bound)));
@@ -426,11 +426,11 @@ pl_status pl_relay_run(const pl_relay_options *options, pl_relay_report *report)
            options->home, options->expect, options->wait_ms);
     PL_TRY(serve_relay(&r));
 done:
-    if (r.up) {
-        relay_adder_stop(r.up);
-        while ((g = pl_actor_take(r.up->actor)))
+    if (r.adder) {
+        relay_adder_stop(r.adder);
+        while ((g = pl_actor_take(r.adder->actor)))
             relay_group_destroy(&g, &r.uploads);
-        report->bytes_sent += pl_client_bytes_sent(r.up->home);
+        report->bytes_sent += pl_client_bytes_sent(r.adder->home);
     }
     while ((g = relay_groups_take(&r.groups, options, true)))
         relay_group_destroy(&g, &r.uploads);
@@ -438,7 +438,7 @@ done:
         drop_question(&r, &r.questions[r.n_questions - 1]);
     pl_free(r.questions);
     staging_expire(&r.uploads, true);
-    relay_adder_destroy(&r.up);
+    relay_adder_destroy(&r.adder);
     if (r.front)
         report->bytes_received = pl_wire_counted(r.front)->bytes_received;
     if (r.back)

@@ -1,6 +1,6 @@
 /* A thread that adds the updates of a group and sends the sum. If the home refuses the
- * sum, it sends each update unchanged. It waits for the home's answers, so that the
- * relay's loop need not wait. */
+ * sum, the thread sends each update unchanged. The thread waits for the home's answers,
+ * so that the relay's loop need not wait. */
 #include "codec/codec.h"
 #include "relay/relay_internal.h"
 
@@ -88,7 +88,7 @@ static pl_status send_sum(relay_adder *u, relay_group *g, const bool *taken,
     return PL_OK;
 }
 
-static void lift(void *self, void *job)
+static void add_and_send(void *self, void *job)
 {
     relay_adder *u = self;
     relay_group *g = job;
@@ -160,7 +160,7 @@ pl_status relay_adder_create(const pl_relay_options *options, relay_adder **out)
                                 .idle_context = u};
     *out = NULL;
     PL_TRY(pl_client_create(&client, &u->home));
-    PL_TRY(pl_actor_start("adder", lift, u, &u->actor));
+    PL_TRY(pl_actor_start("adder", add_and_send, u, &u->actor));
     *out = u;
     u = NULL;
 done:

@@ -299,7 +299,7 @@ static pl_status fit_documents(const float *features, size_t n, int dim,
     if (router->kind == PL_ROUTER_LINEAR) {
         discriminate_job job = {.points = f.z,
                                 .n = n,
-                                .dim = router->lens.rank,
+                                .dim = l->rank,
                                 .k = router->n_paths,
                                 .scores = options->scores,
                                 .decay = options->decay,
@@ -307,11 +307,11 @@ static pl_status fit_documents(const float *features, size_t n, int dim,
                                 .n_threads = options->n_threads};
         PL_TRY(discriminate_fit(&job, f.distances, router->centroids[0],
                                 &router->inertia));
-    }
-    for (int level = 0; router->kind != PL_ROUTER_LINEAR && level < router->n_levels;
-         ++level) {
-        kmeans_job job = level_job(&f, level);
-        PL_TRY(kmeans_fit(&job, router->centroids[level], NULL));
+    } else {
+        for (int level = 0; level < router->n_levels; ++level) {
+            kmeans_job job = level_job(&f, level);
+            PL_TRY(kmeans_fit(&job, router->centroids[level], NULL));
+        }
     }
     /* with plain k-means, similar clusters are assigned to paths that share modules */
     int64_t n_paths = 1;

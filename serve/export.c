@@ -292,7 +292,6 @@ pl_status pl_export_folder(const pl_export *e, const char *folder)
 {
     char path[PL_PATH_MAX];
     const pl_shape *shape = pl_topology_shape(e->topology);
-    pl_buf text = {0};
     piece_list list = {0};
     pl_json *o;
     pl_status status = PL_OK;
@@ -336,10 +335,9 @@ pl_status pl_export_folder(const pl_export *e, const char *folder)
     pl_json_set_int(o, "bos_token_id", 1);
     pl_json_set_int(o, "eos_token_id", 2);
     PL_TRY(put_json(folder, "generation_config.json", o));
-    llama_config_write(shape, torch_dtypes[e->type], &text);
-    PL_TRY(pl_write_output(pl_join(path, folder, "config.json"), text.data, text.len));
+    PL_TRY(put_json(folder, "config.json",
+                    llama_config_json(shape, torch_dtypes[e->type])));
 done:
     piece_list_clear(&list);
-    pl_buf_destroy(&text);
     return status;
 }

@@ -61,39 +61,39 @@ static void put_key(gguf_head *h, const char *key, gguf_kind kind)
     h->n_keys++;
 }
 
-static void gguf_add_f32(gguf_head *h, float value)
+static void add_f32(gguf_head *h, float value)
 {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
     add_le_value(&h->keys, bits, 4);
 }
 
-static void gguf_put_u32(gguf_head *h, const char *key, uint32_t value)
+static void put_u32(gguf_head *h, const char *key, uint32_t value)
 {
     put_key(h, key, GGUF_U32);
     add_le_value(&h->keys, value, 4);
 }
 
-static void gguf_put_f32(gguf_head *h, const char *key, double value)
+static void put_f32(gguf_head *h, const char *key, double value)
 {
     put_key(h, key, GGUF_F32);
-    gguf_add_f32(h, (float)value);
+    add_f32(h, (float)value);
 }
 
-static void gguf_put_bool(gguf_head *h, const char *key, bool value)
+static void put_bool(gguf_head *h, const char *key, bool value)
 {
     put_key(h, key, GGUF_BOOL);
     add_le_value(&h->keys, value, 1);
 }
 
-static void gguf_put_text(gguf_head *h, const char *key, const char *value)
+static void put_text(gguf_head *h, const char *key, const char *value)
 {
     put_key(h, key, GGUF_TEXT);
     add_text(&h->keys, value, strlen(value));
 }
 
 /* Begins a list of `n` values of this kind. The caller then adds the n values. */
-static void gguf_put_list(gguf_head *h, const char *key, gguf_kind kind, uint64_t n)
+static void put_list(gguf_head *h, const char *key, gguf_kind kind, uint64_t n)
 {
     put_key(h, key, GGUF_LIST);
     add_le_value(&h->keys, kind, 4);
@@ -107,8 +107,8 @@ static uint64_t padded(uint64_t bytes)
 }
 
 /* Describes a tensor, whose data follows that of the tensors before it. */
-static void gguf_add_tensor(gguf_head *h, const char *name, const pl_tensor *tensor,
-                            pl_weight_type type)
+static void add_tensor(gguf_head *h, const char *name, const pl_tensor *tensor,
+                       pl_weight_type type)
 {
     bool vector = weight_is_vector(tensor);
     add_text(&h->tensors, name, strlen(name));
@@ -157,30 +157,30 @@ static pl_status put_tokenizer_of(const pl_export *e, gguf_head *h)
                          "use the tokenizer that the model was trained with",
                          list.n, vocab);
     else {
-        gguf_put_text(h, "tokenizer.ggml.model", "llama");
-        gguf_put_text(h, "tokenizer.ggml.pre", "default");
+        put_text(h, "tokenizer.ggml.model", "llama");
+        put_text(h, "tokenizer.ggml.pre", "default");
         /* If the model has more tokens than the tokenizer has pieces, unused pieces are
          * added. */
         char unused[32];
-        gguf_put_list(h, "tokenizer.ggml.tokens", GGUF_TEXT, vocab);
+        put_list(h, "tokenizer.ggml.tokens", GGUF_TEXT, vocab);
         for (size_t i = 0; i < list.n; i++)
             add_text(&h->keys, list.pieces[i].text, list.pieces[i].len);
         for (size_t i = list.n; i < vocab; i++) {
             snprintf(unused, sizeof unused, "[PAD%zu]", i);
             add_text(&h->keys, unused, strlen(unused));
         }
-        gguf_put_list(h, "tokenizer.ggml.scores", GGUF_F32, vocab);
+        put_list(h, "tokenizer.ggml.scores", GGUF_F32, vocab);
         for (size_t i = 0; i < vocab; i++)
-            gguf_add_f32(h, i < list.n ? list.pieces[i].score : -1000);
-        gguf_put_list(h, "tokenizer.ggml.token_type", GGUF_I32, vocab);
+            add_f32(h, i < list.n ? list.pieces[i].score : -1000);
+        put_list(h, "tokenizer.ggml.token_type", GGUF_I32, vocab);
         for (size_t i = 0; i < vocab; i++)
             add_le_value(&h->keys, i < list.n ? list.pieces[i].kind : PIECE_UNUSED, 4);
-        gguf_put_u32(h, "tokenizer.ggml.bos_token_id", PL_TOKEN_BOS);
-        gguf_put_u32(h, "tokenizer.ggml.eos_token_id", PL_TOKEN_EOS);
-        gguf_put_u32(h, "tokenizer.ggml.unknown_token_id", PL_TOKEN_UNK);
-        gguf_put_bool(h, "tokenizer.ggml.add_bos_token", true);
-        gguf_put_bool(h, "tokenizer.ggml.add_eos_token", false);
-        gguf_put_bool(h, "tokenizer.ggml.add_space_prefix", list.blank_first);
+        put_u32(h, "tokenizer.ggml.bos_token_id", PL_TOKEN_BOS);
+        put_u32(h, "tokenizer.ggml.eos_token_id", PL_TOKEN_EOS);
+        put_u32(h, "tokenizer.ggml.unknown_token_id", PL_TOKEN_UNK);
+        put_bool(h, "tokenizer.ggml.add_bos_token", true);
+        put_bool(h, "tokenizer.ggml.add_eos_token", false);
+        put_bool(h, "tokenizer.ggml.add_space_prefix", list.blank_first);
     }
     piece_list_clear(&list);
     return status;
@@ -217,24 +217,24 @@ pl_status pl_export_gguf(const pl_export *e, const char *path)
                  {"rope.dimension_count", s->head_size},
                  {"vocab_size", s->vocab}};
     const char *architecture = s->qk_norm ? "qwen3" : "llama";
-    gguf_put_text(&head, "general.architecture", architecture);
-    gguf_put_text(&head, "general.type", "model");
-    gguf_put_text(&head, "general.name", e->name);
-    gguf_put_u32(&head, "general.file_type", file_types[e->type]);
-    gguf_put_u32(&head, "general.alignment", GGUF_ALIGNMENT);
+    put_text(&head, "general.architecture", architecture);
+    put_text(&head, "general.type", "model");
+    put_text(&head, "general.name", e->name);
+    put_u32(&head, "general.file_type", file_types[e->type]);
+    put_u32(&head, "general.alignment", GGUF_ALIGNMENT);
     if (e->type == PL_WEIGHT_Q8_0)
-        gguf_put_u32(&head, "general.quantization_version", QUANTISATION);
+        put_u32(&head, "general.quantization_version", QUANTISATION);
     for (int i = 0; i < e->n_notes; i++)
-        gguf_put_text(&head, e->notes[i].key, e->notes[i].value);
+        put_text(&head, e->notes[i].key, e->notes[i].value);
     /* the keys of the shape begin with the name of the architecture */
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         snprintf(key, sizeof key, "%s.%s", architecture, sizes[i].name);
-        gguf_put_u32(&head, key, (uint32_t)sizes[i].value);
+        put_u32(&head, key, (uint32_t)sizes[i].value);
     }
     snprintf(key, sizeof key, "%s.attention.layer_norm_rms_epsilon", architecture);
-    gguf_put_f32(&head, key, s->norm_eps);
+    put_f32(&head, key, s->norm_eps);
     snprintf(key, sizeof key, "%s.rope.freq_base", architecture);
-    gguf_put_f32(&head, key, s->rope_theta);
+    put_f32(&head, key, s->rope_theta);
     PL_TRY(put_tokenizer_of(e, &head));
     for (int i = 0; i < pl_topology_n_tensors(e->topology); i++) {
         const pl_tensor *t = pl_topology_tensor(e->topology, i);
@@ -250,7 +250,7 @@ pl_status pl_export_gguf(const pl_export *e, const char *path)
         if (k == N_NAMES)
             PL_TRY(pl_fail(PL_ERR_INTERNAL, "tensor %s has no name in GGUF", t->name));
         snprintf(name, sizeof name, "%.16s%.40s", block[1], names[k][1]);
-        gguf_add_tensor(&head, name, t, type_of(e, t));
+        add_tensor(&head, name, t, type_of(e, t));
     }
     pl_buf_append(&bytes, "GGUF", 4);
     add_le_value(&bytes, GGUF_VERSION, 4);

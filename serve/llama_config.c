@@ -225,7 +225,7 @@ done:
 /* ---- writing ---- */
 /* rope_theta and dtype are written twice, because older and newer programs read
  * different fields. */
-void llama_config_write(const pl_shape *s, const char *dtype, pl_buf *out)
+pl_json *llama_config_json(const pl_shape *s, const char *dtype)
 {
     pl_json *o = pl_json_object(), *rope = pl_json_object();
     pl_json_set_text(rope, "rope_type", "default");
@@ -260,7 +260,5 @@ void llama_config_write(const pl_shape *s, const char *dtype, pl_buf *out)
     if (s->qk_norm)
         pl_json_set_bool(o, "use_sliding_window", false);
     pl_json_set_int(o, "vocab_size", s->vocab);
-    pl_json_write(o, 2, out);
-    pl_buf_printf(out, "\n");
-    pl_json_destroy(&o);
+    return o;
 }

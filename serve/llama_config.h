@@ -9,6 +9,5 @@
 pl_status llama_config_read(const char *what, const char *text, size_t len,
                             pl_shape *out);
 
-/* Appends the text of config.json. `dtype` is torch's name of the type, such as
- * "float32". */
-void llama_config_write(const pl_shape *shape, const char *dtype, pl_buf *out);
+/* Returns config.json. `dtype` is torch's name of the type, such as "float32". */
+pl_json *llama_config_json(const pl_shape *shape, const char *dtype);

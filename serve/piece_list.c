@@ -108,7 +108,8 @@ pl_status piece_list_read(const void *model, size_t len, piece_list *out)
         n += f.number == 1;
     out->pieces = pl_alloc((n + 1) * sizeof *out->pieces);
     while (next_message_field(&m, &f)) {
-        /* the message in a field that has no bytes is broken */
+        /* the message inside the field; a field of another wire type has none, and
+         * reading it fails */
         message in = {f.data, f.data ? f.data + f.len : NULL, f.wire != WIRE_BYTES};
         if (f.number == 1)
             PL_TRY(read_token_piece(&in, &out->pieces[out->n++]));

@@ -378,7 +378,8 @@ static pl_status load_server_path(server_paths *p, int number, loaded **out)
     /* Makes room for the path. If no path is in memory, this one is loaded even above
      * the limit. */
     const int most = p->options->paths;
-    for (uint64_t missing;;) {
+    for (;;) {
+        uint64_t missing;
         PL_CHECK(pl_module_pool_missing(p->pool, &source, &missing));
         const uint64_t bytes = pl_module_pool_count(p->pool).bytes + missing;
         const bool few = most == 0 || p->n_paths < most;

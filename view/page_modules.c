@@ -207,23 +207,25 @@ static pl_status answer_version(page *p, const char *module, const char *number,
         cosines[i] = NAN;
     }
     /* each update's cosine with the mean of all, or why it cannot be computed */
-    const bool has_values = v.n_contributions > 0 && v.n_params > 0;
-    if (has_values && !v.has_updates)
-        pl_copy_text(why, sizeof why,
-                     "the store no longer has the updates of this version; with "
-                     "store.keep_updates=true it would have kept them");
-    else if (has_values && pl_version_has_sums(&v))
-        pl_copy_text(
-            why, sizeof why,
-            "a relay summed the updates before they were stored, so the single "
-            "updates are not known");
-    else if (has_values && v.n_params > COSINE_VALUES_MAX / (uint64_t)v.n_contributions)
-        snprintf(why, sizeof why,
-                 "%d updates of %llu values each are too much for this page, which "
-                 "reads at most %d values",
-                 v.n_contributions, (unsigned long long)v.n_params, COSINE_VALUES_MAX);
-    else if (has_values && compute_cosines(p->store, &v, cosines) != PL_OK)
-        pl_copy_text(why, sizeof why, pl_last_error());
+    if (v.n_contributions > 0 && v.n_params > 0) {
+        if (!v.has_updates)
+            pl_copy_text(why, sizeof why,
+                         "the store no longer has the updates of this version; with "
+                         "store.keep_updates=true it would have kept them");
+        else if (pl_version_has_sums(&v))
+            pl_copy_text(
+                why, sizeof why,
+                "a relay summed the updates before they were stored, so the single "
+                "updates are not known");
+        else if (v.n_params > COSINE_VALUES_MAX / (uint64_t)v.n_contributions)
+            snprintf(why, sizeof why,
+                     "%d updates of %llu values each are too much for this page, which "
+                     "reads at most %d values",
+                     v.n_contributions, (unsigned long long)v.n_params,
+                     COSINE_VALUES_MAX);
+        else if (compute_cosines(p->store, &v, cosines) != PL_OK)
+            pl_copy_text(why, sizeof why, pl_last_error());
+    }
     pl_json *o = pl_json_object(), *list = pl_json_array();
     pl_json_set_text(o, "module", v.module);
     pl_json_set_int(o, "version", (int64_t)v.number);

@@ -105,10 +105,9 @@ static bool may_get_backup(const hub *h, const plan_arm *arm, const plan_path *p
         return false;
     if (!is_said(path))
         return both || late || on_trial;
-    /* The holder's report must not be later than this: only then would the homes have
-     * confirmed the task. If a worker reported a result before a home was last asked
-     * for its state, and the home has not confirmed it, then it has not received the
-     * result. */
+    /* A report of the holder that came by until_ms is older than UNCONFIRMED_MS, and
+     * older than the newest state of each home. If the homes still have not confirmed
+     * the task, they have not received its results. */
     int64_t until_ms = now_ms - UNCONFIRMED_MS;
     for (int i = 0; i < h->n_homes; i++)
         if (h->homes[i].welcome && h->homes[i].fresh_ms <= until_ms)

@@ -158,7 +158,7 @@ pl_status hub_tend_homes(hub *h, int64_t now_ms)
              * valid before it can open one. Workers renew their leases within a TTL;
              * the hub needs another one until it knows the state of all homes. */
             if (home->fence_next >= 0 || (i > 0 && h->tasks.epoch == 0) ||
-                (home->hello != 0 && !line.is_connected)) /* one HELLO waits there */
+                (home->hello != 0 && !line.is_connected)) /* a HELLO is queued */
                 continue;
             home->greeted = home->epoch;
             m.request = home->hello = pl_wire_next_request();

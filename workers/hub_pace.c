@@ -97,8 +97,8 @@ double hub_held_s(const plan_arm *arm, const plan_path *path, const plan_lease *
     /* A token is at least a byte. */
     if (pl_held_scores(&arm->arm, of, index % replicas, phase))
         *n_tasks += ceil((double)arm->arm.held_bytes[of] / slots_of(&arm->arm));
-    /* Most phases do not send the state. It counts as many times as it has the bytes of
-     * such a phase. */
+    /* Most phases do not send the state. A phase that sends it counts as more tasks:
+     * one for each time that the bytes of a phase without it fit into the state. */
     const int n_slots = pl_topology_n_slots(arm->topology);
     if (arm->arm.outer.state_every > 1 && pl_phase_uploads(&arm->arm, phase + 1)) {
         const uint64_t n_params = pl_topology_path_params(arm->topology);
@@ -483,9 +483,9 @@ void hub_look_at_fleet(hub *h, int64_t now_ms)
     fleet_member *members = pl_alloc(n * sizeof *members);
     int *order = pl_alloc(((size_t)h->tasks.n_arms + 1) * sizeof *order);
     h->fleet_ms = now_ms;
-    /* how many tasks of each arm are ready and leased, and how many steps the ready
-     * path with the most of them has left; documents are scored before all else, as in
-     * plan_choose */
+    /* Counts the ready, leased and open tasks of each arm. steps_left: the largest
+     * number of steps that one of its ready paths has left. Arms that score documents
+     * come first, as in plan_choose. */
     for (int a = 0; a < h->tasks.n_arms; a++) {
         plan_arm *arm = &h->tasks.arms[a];
         const pl_inner *in = &arm->arm.inner;

@@ -243,7 +243,8 @@ double hub_overdue_s(const hub *h, double usual_s)
 /* Ends a lease that its worker has held far too long. A worker that renews a lease
  * again and again and delivers nothing would stop the path. If it has delivered before,
  * and now only sends, its way to the homes is broken: that is a fault of its machine.
- * Returns false if the lease is not overdue, or if no usual time is known. */
+ * Returns false if the lease goes on: it is not overdue, no usual time is known, or
+ * bytes of the task have just moved and nobody else would take the task. */
 static bool end_overdue(hub *h, const plan_arm *arm, plan_path *path, hub_audit *audit,
                         int64_t now_ms)
 {
@@ -257,10 +258,8 @@ static bool end_overdue(hub *h, const plan_arm *arm, plan_path *path, hub_audit 
     if (!lease.active || usual_s <= 0 ||
         held_s <= ldexp(hub_overdue_s(h, usual_s * n_tasks), path->n_taken))
         return false;
-    /* It may go on if bytes of its task have just moved, and nobody else would take the
-     * task. */
     const hub_worker *w = &h->workers[lease.worker];
-    bool is_alone = true;
+    bool is_alone = true; /* whether nobody else would take the task */
     for (int i = 0; i < h->n_workers && is_alone; i++) {
         const hub_worker *other = &h->workers[i];
         is_alone = !other->waiting || other->drains || other->fenced[0] ||

@@ -170,20 +170,26 @@ int64_t plan_n_confirmed(const plan_path *path)
     return path->phase - path->in_audit;
 }
 
+/* What is counted per phase begins at 0. */
+static void begin_phase(plan_path *path, int64_t phase, int64_t now_ms)
+{
+    path->phase = phase;
+    path->phase_ms = now_ms;
+    path->kept_ms = 0;
+    memset(&path->backup, 0, sizeof path->backup);
+    path->backups_failed = path->n_taken = 0;
+    path->n_failed_by = path->own_failures = 0;
+}
+
 void plan_hear(plan_path *path, const plan_news *news, int64_t now_ms)
 {
     int64_t phase = news->phase;
     if (phase == path->phase - 1 && path->in_audit && !news->in_audit) {
         /* An audit has dropped the results of the path's last phase: it is leased
-         * again. No lease of before counts any more. */
-        path->phase--;
-        path->phase_ms = now_ms;
-        memset(&path->backup, 0, sizeof path->backup);
+         * again. No earlier lease counts any more. */
+        begin_phase(path, phase, now_ms);
         memset(&path->lease, 0, sizeof path->lease);
         path->is_untold = true;
-        path->kept_ms = 0;
-        path->n_failed_by = path->own_failures = path->backups_failed = path->n_taken =
-            0;
     }
     /* what counts stays so */
     if (phase < path->phase ||
@@ -200,15 +206,10 @@ void plan_hear(plan_path *path, const plan_news *news, int64_t now_ms)
     path->drops_state = path->drops_state && path->state_of[0] && phase == path->phase;
     if (phase == path->phase)
         return;
-    path->phase = phase;
-    path->phase_ms = now_ms;
-    path->kept_ms = 0;
-    memset(&path->backup, 0, sizeof path->backup);
-    path->backups_failed = path->n_taken = 0;
+    begin_phase(path, phase, now_ms);
     if (path->lease.phase < phase)
         memset(&path->lease, 0, sizeof path->lease);
     path->lease.failures = 0;
-    path->n_failed_by = path->own_failures = 0;
     plan_await_next(path);
 }
 

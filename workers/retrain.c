@@ -203,13 +203,13 @@ pl_status pl_task_retrain(pl_store *store, const pl_arm *arm,
     pl_status status = PL_OK;
     const int path = (int)wanted->path;
     *update = (pl_hash){{0}};
-    const int of = pl_topology_find_module(topology, strchr(module, '/') + 1);
-    if (of < 0 || wanted->path < 0 || wanted->path >= pl_topology_n_paths(topology))
+    const int index = pl_topology_find_module(topology, strchr(module, '/') + 1);
+    if (index < 0 || wanted->path < 0 || wanted->path >= pl_topology_n_paths(topology))
         PL_TRY(pl_fail(PL_ERR_DAMAGED,
                        "%s has a contribution of path %lld, but the module or the path "
                        "does not exist in arm %s; run `pathloom store fsck`",
                        module, (long long)wanted->path, arm->name));
-    r.slot = pl_topology_module_slot(topology, of);
+    r.slot = pl_topology_module_slot(topology, index);
     r.layout = pl_path_layout_of(arm);
     r.contracts = pl_contracts_create(arm, topology);
     r.n = pl_topology_path_params(topology);

@@ -47,7 +47,7 @@ static void publish_link(sender *s)
     atomic_store(&to->down_rate, l.down_bytes_per_s);
     atomic_store(&to->rtt_ms, l.rtt_ms);
     atomic_store(&to->n_connects, l.n_connects);
-    /* The hub takes a worker whose bytes stand still for stalled. An answer `no room
+    /* For the hub, a worker is stalled if none of its bytes moves. An answer `no room
      * yet` counts as a byte, so a worker that must wait is not stalled. */
     atomic_store(&to->up, l.up_bytes + l.n_full);
     atomic_store(&to->down, l.down_bytes);
@@ -96,8 +96,9 @@ typedef struct parcel {
     char (*texts)[256];         /* [n + 1] the texts of these answers */
     char (*names)[96];          /* [n] names of the modules */
     pl_buf *encoded;            /* [n_slots] the encoded update of each slot */
-    /* Scratch memory for the values of the largest slot. `sent` has the vectors of an
-     * update as others decode it, NULL if the path's state has only moments. */
+    /* Scratch memory for the values of the largest slot. `sent` gets the vectors of an
+     * update as others decode them; before that, sent[0] has the old residual. Both are
+     * NULL if the path's state has only moments. */
     float *update, *sent[PL_ROUND_VECTORS_MAX];
 } parcel;
 
@@ -191,10 +192,9 @@ static pl_status pack(sender *s, int n_slots, parcel *p)
     p->encoded = pl_alloc((size_t)n_slots * sizeof *p->encoded);
     most *= sizeof(float);
     PL_CHECK(pl_try_alloc(most, "an update", (void **)&p->update));
-    if (task->layout.n_vectors > 2) { /* else the path's state has only m and v */
-        PL_CHECK(pl_try_alloc(most, "an update", (void **)&p->sent[1]));
-        PL_CHECK(pl_try_alloc(most, "an update", (void **)&p->sent[0]));
-    }
+    if (task->layout.n_vectors > 2) /* else the path's state has only m and v */
+        for (int v = 0; v < PL_ROUND_VECTORS_MAX; v++)
+            PL_CHECK(pl_try_alloc(most, "an update", (void **)&p->sent[v]));
     task->predicted_norm = pl_alloc((size_t)n_slots * sizeof *task->predicted_norm);
     bool predicts = false;
     /* a task that scores documents has no updates */
@@ -417,8 +417,8 @@ static pl_status send_results(sender *s)
     parcel p = {0};
     PL_TRY(pack(s, n_slots, &p));
     /* noloco: offers the updates to other workers before they are sent to the homes */
-    const bool has_mates = s->offers && task->layout.last >= 0;
-    for (int i = 0; has_mates && i < p.n; i++) {
+    const int n_offers = s->offers && task->layout.last >= 0 ? p.n : 0;
+    for (int i = 0; i < n_offers; i++) {
         const pl_submission *from = &p.submissions[i], *data = from;
         if (pl_failpoint("worker.offer.wrong") != PL_OK && i + 1 < p.n)
             data = &p.submissions[i + 1]; /* simulates a worker that lies */

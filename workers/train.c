@@ -316,7 +316,7 @@ static void train_one_job(void *self, void *given)
         pl_model_destroy(&t->model);
     PL_TRY(status);
     PL_TRY(pl_model_load(t->model, job->start));
-    if (job->held) { /* which changes nothing that later steps read */
+    if (job->held) { /* scoring changes nothing that later steps read */
         const size_t n = pl_tokens_n_docs(job->held);
         pl_score *scores = pl_alloc((n ? n : 1) * sizeof *scores);
         double nats = 0;

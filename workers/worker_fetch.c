@@ -269,8 +269,7 @@ static pl_status fetch_versions(worker *w, worker_task *task, const int64_t *num
             cache_drop(w->blobs, &f->facts->parent);
             continue;
         }
-        /* If the cache has only the version before, and the homes have the change from
-         * that one, takes that one. */
+        /* The previous version is enough if the homes have the change from it. */
         kept = cache_get(w->blobs, &f->facts->parent, &have);
         f->is_change = !pl_hash_none(&f->facts->change) && kept && have == bytes;
         if (f->is_change)

@@ -118,7 +118,7 @@ let_go() { # hub or worker
 # Ends a job that is held by its hub.
 end_held_job() { # signal; returns the job's exit code
     kill "-$1" "$job"
-    # else they could do all remaining tasks before the job tells them to leave
+    # otherwise the workers could do all remaining tasks before the job tells them to leave
     pkill -TERM -P "$job" -f "pathloom worker" || :
     let_go hub
     code=0

@@ -303,8 +303,9 @@ PL_TEST(replicas_of_the_base_model_divide_its_time)
     assert_true(fabs(chosen(&f).part[DIAL_BASE] / four - 2) < 1e-9);
 }
 
-/* Three workers train four replicas in two turns, so only two train at a time. A third
- * of the workers waits; if half waited, the time would be 3/7 of that of the paths. */
+/* Three workers train four replicas in two turns, so only two train at a time: 2/3 of
+ * the workers. Then the base model has (8 * 2/3 - 1) / 7 of the time of the paths. With
+ * half of the workers it would have 3/7, which is 30 % of the whole time. */
 PL_TEST(replicas_that_take_turns_have_more_than_30_percent_of_the_time)
 {
     dial_facts f = small_model(6, 100e3);
