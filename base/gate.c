@@ -56,6 +56,7 @@
 
 enum {
     LOOK_MS = 500,       /* milliseconds between two checks of the file */
+    REST_MS = 500,       /* a file that is written in place is read after this time */
     SELF_TEST_MS = 5000, /* time limit in milliseconds, enough under load */
     REFUSED_MS = 1000,   /* a refused key is reported once per 10 * REFUSED_MS */
     REFUSED_KEPT = 32,
@@ -84,7 +85,10 @@ typedef struct gate {
     pl_gate_options options;
     pl_keypair own;
     char list[1024];
-    stamp seen;
+    /* seen: the file that was read; met: the file at the last check, which may be read
+     * from rests_ms on */
+    stamp seen, met;
+    int64_t rests_ms;
     /* when an unreadable list was last reported; 0: the list can be read */
     int64_t unread_ms;
     /* the sentence last reported about bad lines */
@@ -150,6 +154,9 @@ static pl_status read_key_list(gate *g)
         status = pl_fail(PL_ERR_NOT_FOUND, "%s was deleted; restore it", g->list);
     else if (g->list[0])
         status = pl_key_list_load(g->list, &fresh->list);
+    if (status == PL_OK && fresh->list.n == 0 && atomic_load(&g->now) &&
+        atomic_load(&g->now)->list.n > g->extra.n)
+        status = pl_fail(PL_ERR_CONFIG, "%s has no key any more; restore it", g->list);
     for (size_t i = 0; status == PL_OK && i < g->extra.n; i++)
         status = pl_key_list_put(&fresh->list, &g->extra.entries[i]);
     if (status != PL_OK) {
@@ -168,16 +175,27 @@ static pl_status read_key_list(gate *g)
     return PL_OK;
 }
 
+static bool is_same_stamp(const stamp *a, const stamp *b)
+{
+    return a->modified.tv_sec == b->modified.tv_sec &&
+           a->modified.tv_nsec == b->modified.tv_nsec && a->number == b->number &&
+           a->bytes == b->bytes;
+}
+
 /* Reads the list if its file has changed. A list that cannot be read is tried again at
- * every check, because the reason may go away without a change of the file. */
+ * every check, because the reason may go away without a change of the file. A file that
+ * is written in place must have rested, because half of a list would end the workers of
+ * its other half; `pathloom key` puts a whole new file in its place. */
 static void reread(gate *g, bool anyway)
 {
     const stamp s = stamp_list_file(g->list);
-    const bool is_same = s.modified.tv_sec == g->seen.modified.tv_sec &&
-                         s.modified.tv_nsec == g->seen.modified.tv_nsec &&
-                         s.number == g->seen.number && s.bytes == g->seen.bytes;
+    const int64_t now = pl_now_ms();
     free_replaced(g);
-    if (!anyway && is_same)
+    if (!is_same_stamp(&s, &g->met)) {
+        g->rests_ms = s.number == g->met.number ? now + REST_MS : now;
+        g->met = s;
+    }
+    if (!anyway && (now < g->rests_ms || is_same_stamp(&s, &g->seen)))
         return;
     g->seen = s;
     if (read_key_list(g) == PL_OK) {
@@ -185,7 +203,6 @@ static void reread(gate *g, bool anyway)
         return;
     }
     char text[PL_KEY_COMPLAINT_MAX];
-    const int64_t now = pl_now_ms();
     g->seen = (stamp){.bytes = -1};
     if (g->unread_ms != 0 && now - g->unread_ms < TROUBLE_MS)
         return;
@@ -354,14 +371,16 @@ static void answer_requests(gate *g)
         /* process_gate must be read before the answer is sent. The answer may end the
          * self-test, which then puts the gate in place, and the refusal of its random
          * key would be reported as a real one. */
-        bool is_in_place = atomic_load(&process_gate) == g;
+        const bool is_in_place = atomic_load(&process_gate) == g;
+        /* after "300" the client tries again, after "400" it ends */
+        const bool is_unsure = g->unread_ms != 0 || pl_now_ms() < g->rests_ms;
         pl_pubkey_format(&key, user);
         const struct {
             const char *data;
             size_t len;
         } frames[] = {{"1.0", 3},
                       {q.id, q.id_len},
-                      {e ? "200" : "400", 3},
+                      {e ? "200" : is_unsure ? "300" : "400", 3},
                       {e ? "" : "no", e ? 0 : 2},
                       {user, e ? strlen(user) : 0},
                       {"", 0}};
@@ -371,10 +390,10 @@ static void answer_requests(gate *g)
                      i + 1 < n ? ZMQ_SNDMORE : 0);
         if (!e && is_in_place && is_news(g, &key))
             g->options.on_refused(&(pl_refusal){
-                g->unread_ms == 0 ? "this key may not connect: it is not in the list, "
-                                    "was taken out, or has expired"
-                                  : "no new key may connect while the list of keys "
-                                    "cannot be read",
+                is_unsure ? "no new key may connect while the list of keys cannot be "
+                            "read or is being written"
+                          : "this key may not connect: it is not in the list, was taken "
+                            "out, or has expired",
                 user, q.from});
     }
 }
@@ -525,7 +544,7 @@ pl_status pl_gate_open(const pl_gate_options *options)
     g->options = *options;
     g->own = *options->own;
     pl_copy_text(g->list, sizeof g->list, options->list);
-    g->seen = stamp_list_file(g->list);
+    g->seen = g->met = stamp_list_file(g->list);
     PL_TRY(read_key_list(g));
     PL_TRY(pl_queue_create(&g->orders));
     g->zap = zmq_socket(wire_context(), ZMQ_REP);

@@ -49,6 +49,9 @@ struct pl_socket {
     uint64_t connections;
     /* client: time since which it has no connection; 0: it is connected */
     int64_t lost_ms;
+    /* client: when its connection ended, if ZeroMQ has not said since that it connects
+     * again; else 0 */
+    int64_t given_up_ms;
     bool is_server, is_bound, is_secure;
     /* the token buckets of keys (quota.h), for an encrypted server; else NULL */
     quota *shares;
@@ -71,7 +74,7 @@ pl_status wire_watch_server(pl_socket *socket);
 /* Tells this thread that a message came from the connection with this descriptor. */
 void wire_watch_heard(pl_socket *socket, int fd);
 void wire_watch_end(pl_socket *socket);
-/* ERR_NOPERM if the server refuses this client; ZeroMQ would try again for ever. */
+/* ERR_NOPERM if the server refuses this client, which should end then. */
 pl_status wire_client_verdict(pl_socket *socket);
 /* Reports handshakes that ended before the client sent its key to the gate. */
 void wire_tell_failed_clients(pl_socket *socket);
@@ -99,6 +102,8 @@ pl_status wire_failed(const char *action, const char *address, pl_status otherwi
 /* Called before a socket is bound at an ipc address. ERR_BUSY: a process listens there.
  * ERR_EXISTS: the file there is not a socket. ERR_CONFIG: the path is too long. */
 pl_status wire_ipc_check(const char *endpoint);
+/* Checks that a process may make a socket in the folder of an ipc address. */
+pl_status wire_ipc_check_folder(const char *endpoint);
 /* Checks that a process can listen at the TCP address, by a socket that is bound there
  * for a moment but does not listen. One that listened would answer a worker that waits
  * for its hub, and the worker would take it for another job. ERR_NOT_FOUND: the host is

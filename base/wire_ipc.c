@@ -57,7 +57,7 @@ static int try_socket(const char *path, bool binds)
 }
 
 /* If try_socket returns 0 or EAGAIN, a process listens at the path. (EAGAIN means that
- * its queue of connections is full.) */
+ * its queue of connections is full.) EACCES: the socket is another user's. */
 pl_status wire_ipc_check(const char *endpoint)
 {
     struct stat info;
@@ -78,12 +78,22 @@ pl_status wire_ipc_check(const char *endpoint)
                        "choose another path",
                        path);
     int cause = try_socket(path, false);
-    if (cause == 0 || cause == EAGAIN)
+    if (cause == 0 || cause == EAGAIN || cause == EACCES)
         return pl_fail(
             PL_ERR_BUSY,
             "%s is in use by another process; stop it or choose another path",
             endpoint);
     return PL_OK;
+}
+
+pl_status wire_ipc_check_folder(const char *endpoint)
+{
+    char folder[PL_PATH_MAX];
+    const char *path = path_of(endpoint);
+    if (!path)
+        return PL_OK;
+    pl_path_above(folder, path);
+    return access(folder, W_OK | X_OK) == 0 ? PL_OK : wire_cannot_listen(endpoint);
 }
 
 pl_status wire_ipc_private(char endpoint[PL_ADDRESS_MAX])

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -32,11 +33,13 @@ static int look_up(const pl_address *at, int flags, struct addrinfo **out)
 
 pl_status wire_tcp_check(const pl_address *at)
 {
-    const int yes = 1;
+    const int yes = 1, no = 0;
     struct addrinfo *found = NULL;
     if (!at->host[0] || look_up(at, AI_NUMERICHOST | AI_PASSIVE, &found) != 0)
         return PL_ERR_NOT_FOUND;
     const int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0 && found->ai_family == AF_INET6) /* like ZeroMQ: [::] takes IPv4, too */
+        (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof no);
     const bool is_free =
         fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) == 0 &&
         bind(fd, found->ai_addr, found->ai_addrlen) == 0;

@@ -21,8 +21,10 @@
 #include <zmq.h>
 
 /* BROKEN_MS: nothing but broken handshakes for this time means a wrong key. PAUSE_MS:
- * so long after a broken handshake the next one begins a new series. */
-enum { BROKEN_MS = 20000, PAUSE_MS = 10000 };
+ * so long after a broken handshake the next one begins a new series. GIVEN_UP_MS: ZeroMQ
+ * tells within milliseconds that it will connect again; if it is silent for this time, it
+ * will not. */
+enum { BROKEN_MS = 20000, PAUSE_MS = 10000, GIVEN_UP_MS = 1000 };
 
 /* Makes ZeroMQ report events of a socket to socket->monitor. A report has two frames:
  * the first has the kind of the event and a number, the second has the endpoint. */
@@ -47,7 +49,8 @@ static const int failed_handshakes = ZMQ_EVENT_HANDSHAKE_FAILED_AUTH |
 bool wire_watch_client(pl_socket *socket)
 {
     socket->lost_ms = pl_now_ms();
-    return watch_socket(socket, ZMQ_EVENT_CONNECTED | ZMQ_EVENT_DISCONNECTED |
+    return watch_socket(socket, ZMQ_EVENT_CONNECTED | ZMQ_EVENT_CONNECT_RETRIED |
+                                    ZMQ_EVENT_DISCONNECTED |
                                     ZMQ_EVENT_HANDSHAKE_SUCCEEDED | failed_handshakes);
 }
 
@@ -101,10 +104,15 @@ static void drain_monitor(pl_socket *socket)
         case ZMQ_EVENT_CONNECTED:
             socket->fd = (int)value;
             socket->loses = false;
+            socket->given_up_ms = 0;
             choose_congestion(socket->is_secure, socket->fd);
+            break;
+        case ZMQ_EVENT_CONNECT_RETRIED:
+            socket->given_up_ms = 0;
             break;
         case ZMQ_EVENT_DISCONNECTED:
             socket->fd = -1;
+            socket->given_up_ms = pl_now_ms();
             if (socket->lost_ms == 0)
                 socket->lost_ms = pl_now_ms();
             break;
@@ -126,6 +134,13 @@ static void drain_monitor(pl_socket *socket)
         default:
             note_broken(socket);
         }
+    /* ZeroMQ never connects again after it met a process that speaks something else. The
+     * right server may come back to its address later. */
+    if (socket->given_up_ms != 0 && pl_now_ms() - socket->given_up_ms >= GIVEN_UP_MS) {
+        socket->given_up_ms = pl_now_ms();
+        zmq_disconnect(socket->zmq, socket->address);
+        zmq_connect(socket->zmq, socket->address);
+    }
 }
 
 pl_status wire_client_verdict(pl_socket *socket)
@@ -141,6 +156,9 @@ pl_status wire_client_verdict(pl_socket *socket)
                        "(`pathloom key invite` there, `pathloom join TOKEN` here)",
                        socket->address);
     case WIRE_OTHER_MECHANISM:
+        /* A process without keys took the port of the right server while it is away. */
+        if (socket->connections > 0 && socket->is_secure)
+            break;
         return pl_fail(PL_ERR_NOPERM, "%s %s", socket->address,
                        socket->is_secure
                            ? "is not encrypted, but the address has a key; it is not "
@@ -154,8 +172,9 @@ pl_status wire_client_verdict(pl_socket *socket)
             break;
         return pl_fail(PL_ERR_NOPERM,
                        "%s ends every handshake: it does not have the key that the "
-                       "address names, or is not encrypted (%d handshakes failed in a "
-                       "row); copy its address again from the machine where it runs",
+                       "address names, is not encrypted, or cannot read its list of "
+                       "keys (%d handshakes failed in a row); copy its address again "
+                       "from the machine where it runs, or read its log",
                        socket->address, socket->n_broken);
     }
     return PL_OK;

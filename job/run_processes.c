@@ -236,7 +236,7 @@ static pl_status check_stores(const char *dir, const char *folder, int n)
 pl_status run_check(pl_run *r)
 {
     const config *c = &r->cfg;
-    char address[sizeof "tcp://" + sizeof c->metrics];
+    char address[sizeof "tcp://" + sizeof c->metrics], numeric[PL_ADDRESS_MAX];
     if (!c->attach) {
         if (strcmp(c->hub_bind, c->home_bind) == 0 && !pl_ends_with(c->hub_bind, "*"))
             return pl_fail(PL_ERR_CONFIG,
@@ -252,7 +252,7 @@ pl_status run_check(pl_run *r)
         PL_CHECK(check_address("net.home", c->home_bind));
     }
     if (c->metrics[0])
-        PL_CHECK(pl_exporter_check(c->metrics));
+        PL_CHECK(pl_exporter_check(c->metrics, numeric));
     if (c->metrics[0] && !c->attach) {
         snprintf(address, sizeof address, "tcp://%s", c->metrics);
         bool is_hub = strcmp(address, c->hub_bind) == 0;
@@ -260,7 +260,7 @@ pl_status run_check(pl_run *r)
             return pl_fail(PL_ERR_CONFIG,
                            "%s and net.metrics are both %s; give each its own port",
                            is_hub ? "net.hub" : "net.home", c->metrics);
-        PL_CHECK(check_address("net.metrics", address));
+        PL_CHECK(check_address("net.metrics", numeric));
     }
     char path[PL_PATH_MAX], part[PL_PATH_MAX];
     int n = 0;

@@ -145,9 +145,8 @@ void doctor_run(doctor *d, const char *dir)
         }
         look_at_port(d, "net.hub", r.cfg.hub_bind);
         look_at_port(d, "net.home", r.cfg.home_bind);
-        char metrics[sizeof "tcp://" + sizeof r.cfg.metrics];
-        snprintf(metrics, sizeof metrics, "tcp://%s", r.cfg.metrics);
-        if (r.cfg.metrics[0] && pl_exporter_check(r.cfg.metrics) == PL_OK)
+        char metrics[PL_ADDRESS_MAX];
+        if (r.cfg.metrics[0] && pl_exporter_check(r.cfg.metrics, metrics) == PL_OK)
             look_at_port(d, "net.metrics", metrics);
         else if (r.cfg.metrics[0])
             doctor_say(d, HEALTH_FAIL, "port", "set net.metrics to HOST:PORT", "%s",

@@ -66,10 +66,12 @@ static pl_status parse_listen(const char *listen, http_listen *out)
                          "net.metrics needs the number of a port, not `%s`", listen);
 }
 
-pl_status pl_exporter_check(const char *listen)
+pl_status pl_exporter_check(const char *listen, char address[PL_ADDRESS_MAX])
 {
     http_listen at;
-    return parse_listen(listen, &at);
+    PL_CHECK(parse_listen(listen, &at));
+    snprintf(address, PL_ADDRESS_MAX, "tcp://%s:%d", at.host, at.port);
+    return PL_OK;
 }
 
 pl_status pl_exporter_open(const char *listen,

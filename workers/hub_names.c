@@ -53,9 +53,10 @@ static pl_status place_worker(hub *h, const hub_worker *fresh, int *out)
     char text[PL_PUBKEY_TEXT];
     if (crowded)
         return pl_fail(
-            PL_ERR_NOPERM,
+            PL_ERR_BUSY,
             "the key %s already has %d workers, the most that one key may have, so %s "
-            "cannot join with it; create another key with `pathloom key invite`",
+            "waits until one of them has been away for a while; create another key "
+            "with `pathloom key invite`",
             pl_pubkey_format(&fresh->key, text), NAMES_PER_KEY, fresh->name);
     if (full)
         return pl_fail(PL_ERR_BUSY,

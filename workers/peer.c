@@ -76,24 +76,31 @@ static pl_status give_offered_blob(const peer *p, pl_message *m, pl_message *a)
     return pl_fail(PL_ERR_NOT_FOUND, "this worker offers no blob with this hash");
 }
 
+/* Returns false at the end: peer_destroy pushes `p` itself. */
+static bool take_offers(peer *p)
+{
+    void *item;
+    while ((item = pl_queue_pop(p->offers, 0))) {
+        if (item == (void *)p)
+            return false;
+        keep_offer(p, item);
+    }
+    return true;
+}
+
 static void run_peer(void *context)
 {
     peer *p = context;
     pl_message m = {0};
     pl_peer who;
     int fd = pl_queue_fd(p->offers);
-    for (;;) {
+    bool open = true;
+    while ((open = open && take_offers(p))) {
         bool ready[2];
-        void *item;
         pl_wire_poll(&p->socket, 1, &fd, 1, WAIT_MS, ready);
-        while ((item = pl_queue_pop(p->offers, 0))) {
-            if (item == (void *)p) { /* peer_destroy pushes `p` to mark the end */
-                pl_message_destroy(&m);
-                return;
-            }
-            keep_offer(p, item);
-        }
-        while (pl_wire_recv(p->socket, &who, &m) == PL_OK) {
+        /* a mate may ask for an offer that came after the poll */
+        while (pl_wire_recv(p->socket, &who, &m) == PL_OK &&
+               (open = take_offers(p))) {
             pl_message a = {.type = PL_MSG_OK};
             pl_status status =
                 m.type == PL_MSG_GET_UPDATE ? give_offered_update(p, &m, &a)
@@ -111,6 +118,7 @@ static void run_peer(void *context)
             pl_message_destroy(&a);
         }
     }
+    pl_message_destroy(&m);
 }
 
 pl_status peer_create(const char *bind, peer **out, char *address)

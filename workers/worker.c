@@ -330,9 +330,19 @@ static pl_status take_sent(worker *w)
     return status;
 }
 
-static pl_status hear_message(worker *w, pl_message *m)
+/* The hub may say why it keeps the ready tasks from this worker, or why it does not
+ * take the worker yet. The log has the first reason, and then one per minute. */
+static void tell_reason(worker *w, const char *reason)
 {
     enum { SAY_MS = 60000 };
+    if (w->told_ms > 0 && pl_now_ms() - w->told_ms < SAY_MS)
+        return;
+    w->told_ms = pl_now_ms();
+    pl_log(PL_LOG_INFO, "worker.withheld", "reason=\"%s\"", reason);
+}
+
+static pl_status hear_message(worker *w, pl_message *m)
+{
     const bool is_answer = w->question != 0 && m->request == w->question;
     pl_msg_lease_lost lost = {0};
     pl_msg_renewed renewed;
@@ -375,23 +385,23 @@ static pl_status hear_message(worker *w, pl_message *m)
             w->finished = true;
             return PL_OK;
         }
-        /* The hub would refuse this worker again. After any other error the worker
-         * sends HELLO, because a hub that restarted does not know it. */
-        return status == PL_ERR_NOPERM || status == PL_ERR_UNSUPPORTED ||
-                       status == PL_ERR_USAGE
-                   ? status
-                   : worker_say_hello(w);
+        /* NOPERM, UNSUPPORTED, USAGE: the hub would refuse this worker again. BUSY: it
+         * refused HELLO for now. After any other error the worker sends HELLO, because a
+         * hub that restarted does not know it. */
+        if (status == PL_ERR_NOPERM || status == PL_ERR_UNSUPPORTED ||
+            status == PL_ERR_USAGE)
+            return status;
+        if (status == PL_ERR_BUSY)
+            tell_reason(w, pl_last_error());
+        /* while it joins, it sends HELLO every second anyway */
+        return status == PL_ERR_BUSY || !w->welcome ? PL_OK : worker_say_hello(w);
     case PL_MSG_NO_WORK:
         if (!is_answer)
             return PL_OK;
         w->question = 0;
         PL_CHECK(PL_HEAR(m, no_work, &none));
-        /* The hub may say why it keeps the ready tasks from this worker. The log has
-         * the first reason, and then one per minute. */
-        if (!none.text || (w->told_ms > 0 && pl_now_ms() - w->told_ms < SAY_MS))
-            return PL_OK;
-        w->told_ms = pl_now_ms();
-        pl_log(PL_LOG_INFO, "worker.withheld", "reason=\"%s\"", none.text);
+        if (none.text)
+            tell_reason(w, none.text);
         return PL_OK;
     case PL_MSG_TASK:
         return is_answer ? take_task(w, m) : PL_OK;

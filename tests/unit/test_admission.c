@@ -179,6 +179,32 @@ WITH_LIST(a_worker_keeps_a_name_only_if_it_delivers)
     assert_true(gets_name(f, "liar", 2, true));
 }
 
+/* For example 64 machines with one key that were killed and start again with new names:
+ * the hub cannot know yet that their old names are dead. */
+WITH_LIST(a_key_with_too_many_workers_waits_until_one_is_forgotten)
+{
+    enum { MOST = 64 };
+    char name[16];
+    const pl_hub_options options = {.ttl_ms = 10};
+    hub h = {.options = &options, .worker_names = pl_name_table_create()};
+    const pl_peer peer = {.key = a_key(), .role = PL_AS_WORKER};
+    int w = -1;
+    for (int i = 0; i < MOST; i++) {
+        snprintf(name, sizeof name, "w%d", i);
+        assert_ok(hub_know_worker(&h, name, &peer, &w));
+        h.workers[w].seen_ms = pl_now_ms() + 60000;
+    }
+    assert_fails(hub_know_worker(&h, "fresh", &peer, &w), PL_ERR_BUSY,
+                 "already has 64 workers");
+    h.workers[7].seen_ms = pl_now_ms() - 60000;
+    assert_ok(hub_know_worker(&h, "fresh", &peer, &w));
+    assert_int_equal(w, 7);
+    assert_int_equal(hub_find_worker(&h, "w7"), -1);
+    pl_free(h.workers);
+    pl_free(h.queue);
+    pl_name_table_destroy(&h.worker_names);
+}
+
 WITH_LIST(no_worker_has_the_text_of_a_key_as_its_name)
 {
     char text[PL_PUBKEY_TEXT];

@@ -479,6 +479,8 @@ WITH_SERVER(a_bad_line_of_the_list_stops_nobody_else)
     fclose(out);
     OWNED(pl_wire_close) pl_socket *client = connect_as(f, &f->worker);
     assert_ok(ask(f, client));
+    for (int i = 0; i < 1200 && !strstr(last_trouble, "line 4"); i++)
+        pl_sleep_ms(50); /* a file that is written in place is read a little later */
     assert_non_null(strstr(last_trouble, "line 4"));
     allow(f, &f->stranger, PL_AS_WORKER);
     OWNED(pl_wire_close) pl_socket *stranger = connect_as(f, &f->stranger);
@@ -488,7 +490,8 @@ WITH_SERVER(a_bad_line_of_the_list_stops_nobody_else)
 }
 
 /* While the list cannot be read, no key can be revoked. Existing connections continue,
- * and new connections are only possible for keys of the job itself. */
+ * and new connections are only possible for keys of the job itself. Other clients try
+ * again until the list can be read. */
 WITH_SERVER(while_the_list_cannot_be_read_only_own_keys_connect)
 {
     pl_key_entry e = {.key = f->stranger.open, .role = PL_AS_WORKER};
@@ -507,20 +510,126 @@ WITH_SERVER(while_the_list_cannot_be_read_only_own_keys_connect)
     assert_ok(ask(f, before));
     OWNED(pl_wire_close) pl_socket *own = connect_as(f, &f->stranger);
     assert_ok(ask(f, own));
-    pl_socket *after = connect_as(f, &f->admin);
-    assert_int_equal(ask(f, after), PL_ERR_NOPERM);
-    pl_wire_close(&after);
+    OWNED(pl_wire_close) pl_socket *after = connect_as(f, &f->admin);
+    for (int i = 0; i < 1200 && atomic_load(&n_refused) == 0; i++)
+        pl_sleep_ms(50);
+    assert_non_null(strstr(last_reason, "while the list of keys cannot be read"));
+    assert_true(pl_wire_lost_ms(after) > 0);
     assert_int_equal(rmdir(f->list), 0);
     pl_sleep_ms(700); /* a list that is missing has the same effect */
     assert_ok(ask(f, before));
+    assert_true(pl_wire_lost_ms(after) > 0);
     assert_int_equal(rename(kept, f->list), 0);
-    pl_status status = PL_ERR_TIMEOUT;
-    for (int i = 0; i < 1200 && status != PL_OK; i++, pl_sleep_ms(50)) {
-        after = connect_as(f, &f->admin);
-        status = ask(f, after);
-        pl_wire_close(&after);
+    assert_ok(ask(f, after));
+}
+
+/* Somebody copies a list over the list: for a moment the file has no line. */
+WITH_SERVER(a_list_that_is_written_in_place_ends_nobody)
+{
+    OWNED(pl_buf_destroy) pl_buf text = {0};
+    OWNED(pl_wire_close) pl_socket *client = connect_as(f, &f->worker);
+    assert_ok(ask(f, client));
+    assert_ok(pl_read_file(f->list, &text));
+    last_trouble[0] = '\0';
+    assert_int_equal(truncate(f->list, 0), 0);
+    for (int i = 0; i < 1200 && !strstr(last_trouble, "has no key any more"); i++) {
+        assert_ok(ask(f, client));
+        pl_sleep_ms(50);
     }
+    assert_non_null(strstr(last_trouble, "has no key any more"));
+    OWNED(pl_wire_close) pl_socket *other = connect_as(f, &f->admin);
+    pl_sleep_ms(300);
+    assert_true(pl_wire_lost_ms(other) > 0);
+    FILE *out = fopen(f->list, "w");
+    for (size_t i = 0; i < text.len; i++) {
+        fputc(text.data[i], out);
+        fflush(out);
+        if (i % 64 == 0)
+            assert_ok(ask(f, client));
+    }
+    fclose(out);
+    assert_ok(ask(f, other));
+    assert_ok(ask(f, client));
+}
+
+/* Ends the server, and opens a socket of ZeroMQ in its place. */
+static void *take_place(fixture *f, void *context, int type)
+{
+    char endpoint[PL_ADDRESS_MAX];
+    void *other = zmq_socket(context, type);
+    const int64_t end = pl_now_ms() + WAIT_MS;
+    pl_wire_close(&f->server);
+    pl_copy_text(endpoint, sizeof endpoint, f->address);
+    *strchr(endpoint, '#') = '\0';
+    while (zmq_bind(other, endpoint) != 0) {
+        assert_true(pl_now_ms() < end);
+        pl_sleep_ms(10);
+    }
+    return other;
+}
+
+static void server_comes_back(fixture *f, pl_socket *client)
+{
+    char again[PL_ADDRESS_MAX], endpoint[PL_ADDRESS_MAX];
+    pl_status status = PL_ERR_BUSY;
+    pl_copy_text(endpoint, sizeof endpoint, f->address);
+    *strchr(endpoint, '#') = '\0';
+    const int64_t end = pl_now_ms() + WAIT_MS;
+    for (; status != PL_OK && pl_now_ms() < end; pl_sleep_ms(10))
+        status = pl_wire_bind(endpoint, &f->server, again);
     assert_ok(status);
+    assert_string_equal(again, f->address);
+    while (pl_wire_lost_ms(client) > 0) {
+        assert_true(pl_now_ms() < end);
+        pl_sleep_ms(10);
+    }
+    assert_ok(ask(f, client));
+}
+
+/* ZeroMQ would never connect again after it has met such a process. */
+WITH_SERVER(a_process_without_keys_in_the_servers_place_ends_nobody)
+{
+    OWNED(pl_wire_close) pl_socket *client = connect_as(f, &f->worker);
+    OWNED(pl_message_destroy) pl_message got;
+    void *context = zmq_ctx_new();
+    pl_message_init(&got, 0);
+    assert_ok(ask(f, client));
+    void *plain = take_place(f, context, ZMQ_ROUTER);
+    const int64_t end = pl_now_ms() + WAIT_MS;
+    for (; client->seen != WIRE_OTHER_MECHANISM && pl_now_ms() < end; pl_sleep_ms(10))
+        assert_int_equal(pl_wire_recv(client, NULL, &got), PL_ERR_TIMEOUT);
+    assert_int_equal(client->seen, WIRE_OTHER_MECHANISM);
+    zmq_close(plain);
+    zmq_ctx_term(context);
+    server_comes_back(f, client);
+}
+
+/* For example a proxy that answers 400 itself while the server behind it is away. */
+WITH_SERVER(a_process_that_speaks_something_else_ends_nobody)
+{
+    static const char said[] = "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n";
+    OWNED(pl_wire_close) pl_socket *client = connect_as(f, &f->worker);
+    OWNED(pl_message_destroy) pl_message got;
+    void *context = zmq_ctx_new();
+    int n = 0;
+    pl_message_init(&got, 0);
+    assert_ok(ask(f, client));
+    /* such a socket reports each connection, and its end, by a message without bytes */
+    void *other = take_place(f, context, ZMQ_STREAM);
+    for (const int64_t end = pl_now_ms() + WAIT_MS; n < 3 && pl_now_ms() < end;
+         pl_sleep_ms(10)) {
+        uint8_t id[256], bytes[256];
+        assert_int_equal(pl_wire_recv(client, NULL, &got), PL_ERR_TIMEOUT);
+        const int len = zmq_recv(other, id, sizeof id, ZMQ_DONTWAIT);
+        if (len <= 0 || zmq_recv(other, bytes, sizeof bytes, 0) != 0)
+            continue;
+        n += zmq_send(other, id, (size_t)len, ZMQ_SNDMORE | ZMQ_DONTWAIT) == len &&
+             zmq_send(other, said, sizeof said - 1, ZMQ_DONTWAIT) > 0;
+    }
+    assert_int_equal(n, 3);
+    zmq_close(other);
+    zmq_ctx_term(context);
+    server_comes_back(f, client);
 }
 
 /* Forwards all bytes between a client and a server, and checks that they are not

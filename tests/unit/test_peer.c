@@ -111,6 +111,15 @@ FIXTURE_TEST(offers_for_which_no_mate_asks_are_not_kept)
     assert_int_equal(get(f, "mix/L1.E0", 2, 1, &got), PL_ERR_NOT_FOUND);
 }
 
+/* Most often the offer comes while the thread answers, or looks for the next question. */
+FIXTURE_TEST(an_offer_is_there_for_each_question_after_it)
+{
+    for (int64_t round = 0; round < 2000; round++) {
+        put(f, "mix/L1.E0", round, 0, 1);
+        expect(f, "mix/L1.E0", round, 0, 1);
+    }
+}
+
 FIXTURE_TEST(a_repeated_round_replaces_itself)
 {
     put(f, "mix/L1.E0", 1, 0, 64);
