@@ -75,13 +75,16 @@ static pl_status check_copy(const char *folder, bool bytes, pl_audit_report *rep
                    folder, (unsigned long long)report->n_problems, folder, problem);
 }
 
+/* `kept`: what the copy must not undo; NULL: nothing. */
 static pl_status copy_store(store_call *call, pl_store *from, const char *from_folder,
-                            const char *to)
+                            const char *to, run_kept *kept)
 {
     pl_mirror_report report;
     pl_audit_report audit;
     bool bytes = !call->values[STORE_OPT_QUICK];
     PL_CHECK(pl_store_mirror(from, to, call->values[STORE_OPT_FORCE], &report));
+    if (kept)
+        PL_CHECK(run_put_back(to, kept));
     PL_CHECK(check_copy(to, bytes, &audit));
     row r = row_begin(call->json);
     row_text(&r, NULL, to, "%s");
@@ -141,7 +144,7 @@ pl_status store_backup(store_call *call)
     PL_CHECK(store_refuse_overlap(call, to));
     PL_CHECK(pl_store_end_copy(to));
     PL_CHECK(run_look_at_one_moment(call->folder, &call->store, &held_ms));
-    PL_CHECK(copy_store(call, call->store, call->folder, to));
+    PL_CHECK(copy_store(call, call->store, call->folder, to, NULL));
     if (held_ms >= 0 && !call->json)
         printf("the homes of the job stopped writing for %lld ms\n",
                (long long)held_ms);
@@ -197,10 +200,8 @@ pl_status store_restore(store_call *call)
                 "that an audit shut out since the backup are admitted again: %s\n",
                 pl_last_error());
     if (status == PL_OK)
-        status = copy_store(call, from, backup, call->folder);
+        status = copy_store(call, from, backup, call->folder, &kept);
     pl_store_close(&from);
-    if (status == PL_OK)
-        status = run_put_back(call->folder, &kept);
     if (status == PL_OK && job) {
         char why[512];
         status = run_copy_files(call->words[0], run_of(call));

@@ -191,16 +191,13 @@ static pl_status combine_stretch(combination *c)
 }
 
 pl_status pl_codec_combine(const void *a, uint64_t a_bytes, const void *b,
-                           uint64_t b_bytes, pl_buf *out)
+                           uint64_t b_bytes, size_t n, pl_buf *out)
 {
     pl_status status = PL_OK;
     size_t before = out->len;
     combination c = {0};
-    /* both messages must have the number of values that the first one states */
-    uint64_t count;
-    (void)pl_codec_claims_homomorphic(a, a_bytes, &count);
-    PL_TRY(codec_reader_open(&c.a.reader, a, a_bytes, (size_t)count));
-    PL_TRY(codec_reader_open(&c.b.reader, b, b_bytes, (size_t)count));
+    PL_TRY(codec_reader_open(&c.a.reader, a, a_bytes, n));
+    PL_TRY(codec_reader_open(&c.b.reader, b, b_bytes, n));
     const codec_header *one = &c.a.reader.header, *other = &c.b.reader.header;
     if (!one->homomorphic || !other->homomorphic)
         PL_TRY(pl_fail(
@@ -265,7 +262,7 @@ static pl_status combine_all(const pl_codec_source *messages, size_t n, pl_buf s
         if (i == 0)
             pl_buf_append(sum, m.data, (size_t)m.bytes);
         else
-            PL_CHECK(pl_codec_combine(out->data, out->bytes, m.data, m.bytes, sum));
+            PL_CHECK(pl_codec_combine(out->data, out->bytes, m.data, m.bytes, n, sum));
         *out = (pl_codec_message){sum->data, sum->len};
     }
 }

@@ -97,6 +97,9 @@ void codec_writer_end(codec_writer *w)
 }
 
 /* ---- reading the header ---- */
+/* More values than any module has. The products with their bytes stay below 2^64. */
+static const uint64_t values_max = (uint64_t)1 << 40;
+
 static pl_status read_header(codec_reader *r, const uint8_t *data, uint64_t bytes,
                              size_t n)
 {
@@ -116,7 +119,7 @@ static pl_status read_header(codec_reader *r, const uint8_t *data, uint64_t byte
     h->body_bytes = pl_le_get(data + 40, 8);
     /* lengths are checked first: they determine what the checksum covers */
     uint64_t behind = bytes - HEADER_BYTES;
-    if (h->count != n)
+    if (h->count != n || n > values_max)
         return pl_fail(PL_ERR_DATA,
                        "the update has %llu values, but the module has %zu",
                        (unsigned long long)h->count, n);

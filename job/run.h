@@ -329,6 +329,8 @@ pl_status run_keep(const char *folder, pl_store *backup, run_kept *out);
 /* Writes into all homes of the restored store what they lack of it, and revokes the
  * keys again, because the list may have been replaced, too. */
 pl_status run_put_back(const char *folder, run_kept *kept);
+/* Does the rest of this for a restore of the run's store that was interrupted. */
+pl_status run_put_back_left(const char *dir, const char *folder);
 
 /* Prints a line to stdout at once, without buffering. */
 void say(const char *format, ...) PL_PRINTF(1, 2);

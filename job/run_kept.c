@@ -4,9 +4,15 @@
  * revoked, too, so that the worker stays out if the process is killed before the store
  * has its fence again.
  *
+ * From before the store changes until it has all this again, the file FOLDER.kept has
+ * it, too. After an interruption the next restore or `train` goes on from there.
+ *
  * If one home alone is restored, the other homes of the job tell the same. A backup of
  * another job gets only the epoch: names of workers and paths mean others there. */
 #include "job/run.h"
+
+#include <stdio.h>
+#include <string.h>
 
 static const char EPOCH_REF[] = "sys/hub-epoch";
 
@@ -23,6 +29,58 @@ static pl_status keep_ref(void *context, const char *name, const char *target)
     pl_copy_text(f->ref, sizeof f->ref, name);
     pl_copy_text(f->target, sizeof f->target, target);
     return PL_OK;
+}
+
+enum { KEPT_EPOCH = 1, KEPT_REF, KEPT_TARGET };
+
+static char *kept_file(const char *folder, char out[PL_PATH_MAX])
+{
+    size_t len = strlen(folder);
+    while (len > 1 && folder[len - 1] == '/')
+        len--;
+    snprintf(out, PL_PATH_MAX, "%.*s.kept", (int)len, folder);
+    return out;
+}
+
+static pl_status write_kept(const char *folder, const run_kept *k)
+{
+    char path[PL_PATH_MAX];
+    pl_buf text = {0};
+    pl_put_u64(&text, KEPT_EPOCH, (uint64_t)k->hub_epoch);
+    for (size_t i = 0; i < k->n; i++)
+        pl_put_text(&text, KEPT_REF, k->refs[i].ref);
+    for (size_t i = 0; i < k->n; i++)
+        pl_put_text(&text, KEPT_TARGET, k->refs[i].target);
+    pl_status status = pl_replace_file(kept_file(folder, path), text.data, text.len);
+    pl_buf_destroy(&text);
+    return status;
+}
+
+/* Adds what an interrupted restore has left in its file. */
+static pl_status read_kept(const char *folder, run_kept *k)
+{
+    char path[PL_PATH_MAX];
+    pl_buf text = {0};
+    pl_reader r;
+    pl_status status = PL_OK;
+    if (!pl_path_exists(kept_file(folder, path)))
+        return PL_OK;
+    PL_TRY(pl_read_file(path, &text));
+    pl_reader_open(&r, path, text.data, text.len);
+    const int64_t epoch = (int64_t)pl_get_u64(&r, KEPT_EPOCH, 0);
+    const size_t n = pl_field_count(&r, KEPT_REF);
+    k->hub_epoch = epoch > k->hub_epoch ? epoch : k->hub_epoch;
+    k->refs = pl_grow(k->refs, (k->n + n + 1) * sizeof *k->refs);
+    for (size_t i = 0; i < n; i++) {
+        run_kept_ref *f = &k->refs[k->n + i];
+        pl_get_text(&r, KEPT_REF, i, f->ref, sizeof f->ref);
+        pl_get_text(&r, KEPT_TARGET, i, f->target, sizeof f->target);
+    }
+    PL_TRY(pl_reader_status(&r));
+    k->n += n;
+done:
+    pl_buf_destroy(&text);
+    return status;
 }
 
 static pl_status revoke_kept(pl_key_list *list, void *context)
@@ -97,8 +155,11 @@ pl_status run_keep(const char *folder, pl_store *backup, run_kept *out)
     if (!any && why[0])
         return pl_fail(status, "%s", why);
     PL_CHECK(any || status == PL_ERR_NOT_FOUND ? PL_OK : status);
+    PL_CHECK(read_kept(folder, out));
     if (!same)
         out->n = 0;
+    if (out->n > 0 || out->hub_epoch > 0)
+        PL_CHECK(write_kept(folder, out));
     return revoke_all(out);
 }
 
@@ -137,7 +198,7 @@ done:
 
 pl_status run_put_back(const char *folder, run_kept *kept)
 {
-    char home[PL_PATH_MAX];
+    char home[PL_PATH_MAX], path[PL_PATH_MAX];
     int n = 0;
     if (kept->n == 0 && kept->hub_epoch == 0)
         return PL_OK;
@@ -145,5 +206,22 @@ pl_status run_put_back(const char *folder, run_kept *kept)
     PL_CHECK(pl_store_homes(folder, &n));
     for (int i = 0; i < n; i++)
         PL_CHECK(put_back_at(pl_store_home(folder, i, n, home), kept));
+    return pl_remove_tree(kept_file(folder, path));
+}
+
+pl_status run_put_back_left(const char *dir, const char *folder)
+{
+    char part[PL_PATH_MAX];
+    int n = 0;
+    PL_CHECK(pl_store_parts(folder, &n));
+    for (int i = -1; i < n; i++) { /* the whole store, then each home alone */
+        const char *at = i < 0 ? folder : pl_store_part(folder, i, part);
+        run_kept kept = {.dir = dir};
+        pl_status status = read_kept(at, &kept);
+        if (status == PL_OK)
+            status = run_put_back(at, &kept);
+        pl_free(kept.refs);
+        PL_CHECK(status);
+    }
     return PL_OK;
 }

@@ -270,6 +270,7 @@ pl_status run_check(pl_run *r)
     /* changes of the store that were interrupted are finished first */
     PL_CHECK(pl_store_end_copy(path));
     PL_CHECK(pl_store_clear_copy(path));
+    PL_CHECK(run_put_back_left(r->dir, path));
     PL_CHECK(pl_store_homes(path, &n));
     if (n == 1 && pl_path_exists(pl_store_part(path, 0, part)))
         return pl_fail(

@@ -124,6 +124,13 @@ static void own_uploads(relay *r, const pl_peer *peer, pl_bytes lease)
     memcpy(&s->owner.token, peer->key.bytes, sizeof s->owner.token);
 }
 
+/* The largest update that the relay adds to others: its values fit into the memory that
+ * all updates may take. */
+static uint64_t values_max(const relay *r)
+{
+    return r->uploads.limit / sizeof(float);
+}
+
 /* Keeps the pieces of an update that can be added to others, and forwards all other
  * pieces. The first bytes, which a question for room has, show whether the blob is a
  * homomorphic update. An update is not kept if it claims more values than fit into the
@@ -143,7 +150,7 @@ static pl_status on_put_blob(relay *r, const pl_peer *peer, uint64_t kept_bytes,
                  (p.offset == 0 && p.total <= r->uploads.limit &&
                   !staging_holder_is_full(&r->uploads, p.total + kept_bytes) &&
                   pl_codec_claims_homomorphic(head.at, head.len, &n) &&
-                  n <= r->uploads.limit / sizeof(float)));
+                  n <= values_max(r)));
     pl_status status = PL_ERR_PROTO; /* also if the relay takes no more of this key */
     if (is_kept)
         status = has_bytes ? staging_put(&r->uploads, &p, &m->data, &b)
@@ -201,7 +208,7 @@ static pl_status on_submit(relay *r, const pl_peer *peer, pl_message *m)
         q->content = content;
         q->bytes = part->blob->bytes + m->body.len;
         part->question = q->id;
-        relay_groups_add(&r->groups, part);
+        relay_groups_add(&r->groups, part, values_max(r));
         return PL_OK;
     }
     const bool damaged = part->blob != NULL;

@@ -100,13 +100,15 @@ static void add_and_send(void *self, void *job)
     /* Adds to the first part all other parts that can be added. The sums are written to
      * two buffers in turn. */
     int n = 1;
+    uint64_t n_values = 0;
     pl_codec_message sum = {g->parts[0]->blob->data, g->parts[0]->blob->bytes};
+    (void)pl_codec_claims_homomorphic(sum.data, (size_t)sum.bytes, &n_values);
     for (int i = 1; i < g->n_parts; i++) {
         const staging_blob *b = g->parts[i]->blob;
         pl_buf *next = &sums[n % 2];
         pl_buf_clear(next);
-        taken[i] =
-            pl_codec_combine(sum.data, sum.bytes, b->data, b->bytes, next) == PL_OK;
+        taken[i] = pl_codec_combine(sum.data, sum.bytes, b->data, b->bytes,
+                                    (size_t)n_values, next) == PL_OK;
         if (!taken[i])
             continue;
         sum = (pl_codec_message){next->data, next->len};
@@ -115,9 +117,8 @@ static void add_and_send(void *self, void *job)
     /* A sum of sketches (codec sketch16) may have too many entries to be decoded.
      * Without this check the home would refuse such a sum, but only after all its bytes
      * were sent. */
-    uint64_t n_values = 0;
     double norm = 0;
-    if (n > 1 && pl_codec_claims_homomorphic(sum.data, (size_t)sum.bytes, &n_values) &&
+    if (n > 1 &&
         pl_codec_add(sum.data, sum.bytes, (size_t)n_values, 1.0f, NULL, &norm) == PL_OK)
         status = send_sum(u, g, taken, &sum, &in);
     pl_buf_destroy(&sums[0]);

@@ -22,17 +22,20 @@ static bool fits_group(const relay_group *g, const pl_submit_message *s)
     return true;
 }
 
-void relay_groups_add(relay_group **all, relay_part *part)
+void relay_groups_add(relay_group **all, relay_part *part, uint64_t values_max)
 {
     relay_group **at = all;
     /* A group is complete at this number of contributors. An update that cannot be
      * added gets a separate group, which is complete at once: the relay sends it
-     * unchanged, and the home's answer says why it is wrong. */
+     * unchanged, and the home's answer says why it is wrong. The claimed number of
+     * values determines how much memory an addition takes. It is read again here,
+     * because the bytes need not begin as the question for room said. */
     pl_codec_info info;
     uint64_t n = 0;
     const staging_blob *b = part->blob;
     int limit = part->submit.n;
     if (pl_codec_claims_homomorphic(b->data, (size_t)b->bytes, &n) &&
+        n <= values_max &&
         pl_codec_inspect(b->data, b->bytes, (size_t)n, &info) == PL_OK &&
         info.contributors == part->submit.n)
         limit = info.n_contributors < PL_SUBMISSION_MAX ? info.n_contributors

@@ -55,7 +55,7 @@ typedef struct relay_group {
 
 /* ---- relay_group.c: groups that are not complete, oldest first ---- */
 /* Takes ownership of the part. */
-void relay_groups_add(relay_group **all, relay_part *part);
+void relay_groups_add(relay_group **all, relay_part *part, uint64_t values_max);
 /* Removes and returns a group that need not wait longer; NULL if all groups must wait.
  * If `everybody_waits` is true, no worker will send another update before it has an
  * answer, so no group must wait. */

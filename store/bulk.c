@@ -23,10 +23,8 @@ struct bulk_place {
 /* ---- when a store is opened ---- */
 pl_status bulk_clean(pl_store *store)
 {
-    char path[PL_PATH_MAX];
     row_key first = key_of_pack(store->sequence + 1, 0);
     row_key last = key_of_pack(UINT64_MAX, UINT32_MAX);
-    PL_CHECK(pl_remove_tree(pl_join(path, store->folder, "INCOMING")));
     kv_cursor *walk = kv_cursor_open(store->db, NULL, KV_PACK, (kv_slice){"", 0});
     kv_cursor_seek(walk, key_slice(&first));
     const bool any = kv_cursor_next(walk);

@@ -99,16 +99,21 @@ pl_status pl_txn_collect(pl_txn *txn, pl_keep_fn keep, void *context, uint64_t *
     pl_gc_report report = {0};
     collection c = {
         .store = txn->store, .keep = keep, .context = context, .report = &report};
+    bool passes = true;
     pl_status status = PL_OK;
     *n = 0;
     PL_TRY(blob_sweep(txn));
     const int64_t grown = txn->grown;
     PL_TRY(pl_store_each_head(c.store, "", choose_module_victims, &c));
-    for (size_t i = 0; i < c.n; i++)
-        PL_TRY(pl_txn_drop_data(txn, c.victims[i].module, c.victims[i].number));
+    for (uint64_t most = batch_bytes; passes && most <= 3 * batch_bytes;
+         most += batch_bytes) {
+        for (; *n < c.n && kv_batch_bytes(txn->batch) < most; ++*n)
+            PL_TRY(
+                pl_txn_drop_data(txn, c.victims[*n].module, c.victims[*n].number));
+        PL_TRY(pl_txn_passes_quota(txn, &passes));
+    }
     PL_TRY(blob_sweep(txn));
     txn->thinned += grown - txn->grown;
-    *n = c.n;
 done:
     pl_free(c.victims);
     tally_destroy(&c.released);
@@ -153,7 +158,7 @@ pl_status pl_store_collect(pl_store *store, pl_keep_fn keep, void *context, bool
             PL_TRY(pl_txn_drop_data(txn, c.victims[i].module, c.victims[i].number));
         PL_TRY(pl_txn_commit(&txn));
     }
-    if (run && c.n > 0)
+    if (run) /* also the rows that an earlier call has dropped, before it ended */
         PL_TRY(pl_store_compact(store));
     PL_TRY(remote_sweep(store, run, out));
 done:

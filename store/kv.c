@@ -709,6 +709,22 @@ pl_status kv_compact(kv *db, kv_family family)
     rocksdb_flush_cf(db->db, flush, db->families[family], &error);
     rocksdb_flushoptions_destroy(flush);
     PL_CHECK(judge_error("write", db->path, error));
+    /* a text like "...; # entries=9; # deletions=3; ..." */
+    char *tables = rocksdb_property_value_cf(db->db, db->families[family],
+                                             "rocksdb.aggregated-table-properties");
+    const char *deletions = tables ? strstr(tables, "# deletions=") : NULL;
+    const bool is_clean = deletions && atoll(strchr(deletions, '=') + 1) == 0;
+    rocksdb_free(tables);
+    if (is_clean)
+        return PL_OK;
     rocksdb_compact_range_cf(db->db, db->families[family], NULL, 0, NULL, 0);
-    return PL_OK;
+    uint64_t n_errors = 0;
+    rocksdb_property_int(db->db, "rocksdb.background-errors", &n_errors);
+    return n_errors == 0
+               ? PL_OK
+               : pl_fail(PL_ERR_IO,
+                         "the table files of %s could not be written anew, so their "
+                         "space is not free yet; look for free space on its disk, and "
+                         "give the command again",
+                         db->path);
 }

@@ -207,13 +207,18 @@ static pl_status bring_record(mirror *m, kv_family family, const kv_cursor *from
 
 /* Commits the last batch and sets the mark. The batch of a target that is a later state
  * removes its newest commits. A mark that names one of them would be reported as lost
- * commits, so the mark is first set to a commit that both states have (`is_later`). */
+ * commits, so the mark is first set to a commit that both states have (`is_later`), with
+ * the target's own epoch if that is lower. */
 static pl_status commit_last(kv *to, kv_batch *batch, const char *folder,
                              const watermark *mark, bool is_later)
 {
     watermark_file file;
+    watermark first = *mark;
+    uint64_t epoch;
+    PL_CHECK(number_read((row_source){.db = to}, "epoch", &epoch));
+    first.epoch = epoch < first.epoch ? epoch : first.epoch;
     if (is_later)
-        PL_CHECK(watermark_make(folder, mark));
+        PL_CHECK(watermark_make(folder, &first));
     PL_CHECK(kv_commit(to, batch));
     PL_CHECK(watermark_open(folder, mark, &file));
     pl_status status = watermark_set(&file, mark);
@@ -364,5 +369,59 @@ pl_status mirror_finish(const char *folder, const pl_buf *left)
 done:
     kv_batch_destroy(&batch);
     kv_close(&to, false);
+    return status;
+}
+
+/* ---- after a copy that was interrupted ---- */
+/* Adds the places of all chunks that the store's records name. */
+static pl_status note_places(const pl_store *store, tally *places)
+{
+    kv_cursor *walk = kv_cursor_open(store->db, NULL, KV_CHUNK, (kv_slice){"", 0});
+    pl_status status = PL_OK;
+    while (status == PL_OK && kv_cursor_next(walk)) {
+        row_view row;
+        chunk_record chunk;
+        PL_TRY(row_open(KV_CHUNK, walk->key, walk->value, &row));
+        PL_TRY(chunk_decode(&row, &chunk));
+        const row_key key = key_of_pack(chunk.pack, chunk.number);
+        const pl_hash place = place_at(key_slice(&key));
+        tally_add(places, &place);
+    }
+    status = walk->status;
+done:
+    kv_cursor_close(&walk);
+    tally_sort(places);
+    return status;
+}
+
+pl_status mirror_clean(pl_store *store)
+{
+    uint64_t begun = 0;
+    tally places = {0};
+    kv_batch *batch = NULL;
+    kv_cursor *walk = NULL;
+    pl_status status = PL_OK;
+    PL_CHECK(number_read(store_source(store), STORE_MIRROR_ROW, &begun));
+    if (begun == 0)
+        return PL_OK;
+    PL_TRY(note_places(store, &places));
+    batch = kv_batch_create(store->db);
+    walk = kv_cursor_open(store->db, NULL, KV_PACK, (kv_slice){"", 0});
+    while (kv_cursor_next(walk)) {
+        const pl_hash place = place_at(walk->key);
+        if (tally_count(&places, &place) > 0)
+            continue;
+        kv_delete(batch, KV_PACK, walk->key);
+        if (kv_batch_bytes(batch) > BATCH_BYTES)
+            PL_TRY(rebase_flush(store->db, &batch));
+    }
+    PL_TRY(walk->status);
+    const row_key row = key_of_name(STORE_MIRROR_ROW);
+    kv_delete(batch, KV_META, key_slice(&row));
+    status = kv_commit(store->db, batch);
+done:
+    kv_cursor_close(&walk);
+    kv_batch_destroy(&batch);
+    tally_destroy(&places);
     return status;
 }

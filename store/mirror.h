@@ -25,6 +25,10 @@ pl_status mirror_into(pl_store *from, mirror_target *to, pl_buf *left,
  * function again. ERR_DAMAGED if `left` cannot be decoded. */
 pl_status mirror_finish(const char *folder, const pl_buf *left);
 
+/* Called when a store is opened for writing: deletes the chunks that a copy into it has
+ * left there before it was interrupted. */
+pl_status mirror_clean(pl_store *store);
+
 /* Returns ERR_BUSY while a copy into this folder is decided but not finished. For the
  * folder of a part (home-N), a copy into the folder above it counts, too. */
 pl_status mirror_check(const char *folder);

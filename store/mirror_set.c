@@ -276,6 +276,16 @@ done:
 }
 
 /* ---- before the decision ---- */
+/* Removes a store that could not be finished for the reason `why`, so that it does not
+ * fill the disk. */
+static pl_status drop_prepared(pl_status why, const char *fresh)
+{
+    char text[512];
+    pl_copy_text(text, sizeof text, pl_last_error());
+    (void)pl_remove_tree(fresh);
+    return pl_fail(why, "%s", text);
+}
+
 /* Prepares a part for the copy: its chunks are copied into the existing part, or a new
  * store is made inside its folder; if there is no such part, it is made as new-N. The
  * function first removes the files that an earlier, undecided copy had prepared. */
@@ -298,7 +308,9 @@ static pl_status prepare_copied_part(copy_set *c, pl_store *from, int part, bool
         if (to.beside) {
             PL_TRY(check_swap(folder));
             pl_copy_text(at, sizeof at, fresh);
-            PL_TRY(mirror_into(from, &to, &left, &one));
+            status = mirror_into(from, &to, &left, &one);
+            if (status != PL_OK)
+                PL_TRY(drop_prepared(status, fresh));
         }
     } else {
         PL_TRY(mirror_into(from, &to, &left, &one));
@@ -390,7 +402,9 @@ pl_status pl_store_mirror(pl_store *from, const char *folder, bool force,
             goto done;
         PL_TRY(check_swap(folder));
         to.folder = fresh;
-        PL_TRY(mirror_into(from, &to, NULL, out));
+        status = mirror_into(from, &to, NULL, out);
+        if (status != PL_OK)
+            PL_TRY(drop_prepared(status, fresh));
     } else
         PL_TRY(check_target(&c, force));
     for (int i = 0; i < n; i++)

@@ -356,8 +356,9 @@ typedef bool (*pl_keep_fn)(void *context, const pl_version *version);
 pl_status pl_store_collect(pl_store *store, pl_keep_fn keep, void *context, bool run,
                            pl_gc_report *out);
 
-/* Does the same as pl_store_collect inside an open transaction, but frees no disk
- * space. *n is the number of versions whose data are dropped. */
+/* Does the same as pl_store_collect inside an open transaction that passes the quota,
+ * but frees no disk space, and drops no more than one commit may hold: the next ones
+ * drop the rest. *n is the number of versions whose data are dropped. */
 pl_status pl_txn_collect(pl_txn *txn, pl_keep_fn keep, void *context, uint64_t *n);
 
 /* ---- copying ---- */

@@ -267,6 +267,12 @@ static pl_status open_writer(pl_store *store)
         status = store_format_write(store->folder, false);
     PL_CHECK(status);
     PL_CHECK(watermark_load(store->folder, &mark, &marked));
+    /* what writers and undecided copies have left, which may be all that fills the disk */
+    PL_CHECK(pl_remove_tree(pl_join(path, store->folder, "INCOMING")));
+    if (marked && mark.sequence > 0) {
+        PL_CHECK(pl_remove_tree(pl_join(path, store->folder, "new")));
+        PL_CHECK(pl_remove_tree(pl_join(path, store->folder, "LEFT")));
+    }
     pl_join(database, store->folder, "db");
     /* Recovery writes the content of the log into table files, and RocksDB would abort
      * the process on a full disk. */
@@ -288,8 +294,7 @@ static pl_status open_writer(pl_store *store)
     PL_CHECK(check_store_state(store, marked, &mark));
     PL_CHECK(load_sum(store));
     PL_CHECK(bulk_clean(store));
-    if (store->sequence > 0) /* removes what an undecided copy left in the store */
-        PL_CHECK(pl_remove_tree(pl_join(path, store->folder, "new")));
+    PL_CHECK(mirror_clean(store));
     PL_CHECK(open_places(store));
     PL_CHECK(remote_check(store));
     PL_CHECK(raise_epoch(store));

@@ -69,7 +69,7 @@ static void read_update(const uint8_t *m, size_t len)
     (void)pl_change_apply(m, len, N, sum);
     pl_codec_message two[] = {{m, len}, {before.data, before.len}};
     if (before.len > 0) {
-        (void)pl_codec_combine(m, len, before.data, before.len, &both);
+        (void)pl_codec_combine(m, len, before.data, before.len, N, &both);
         pl_codec_list list = {two, NULL, 2, 0};
         const pl_codec_source both_of = pl_codec_source_of(&list);
         (void)pl_codec_add_all(&both_of, N, sum);

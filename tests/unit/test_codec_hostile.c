@@ -197,7 +197,32 @@ PL_TEST(code_beyond_what_its_contributors_give_is_refused)
     m.data[codes + 100] = 0x80; /* -128 */
     forge_section(&m, 0);
     assert_fails(try_add(m.data, m.len, N), PL_ERR_DATA, "exceeds 127");
-    assert_int_equal(pl_codec_combine(m.data, m.len, m.data, m.len, &out), PL_ERR_DATA);
+    assert_int_equal(pl_codec_combine(m.data, m.len, m.data, m.len, N, &out), PL_ERR_DATA);
+}
+
+/* 4 * count is 4 in 64 bits. A relay does not know the size of a module, so it passes
+ * the number that a message claims. */
+PL_TEST(number_of_values_whose_bytes_overflow_is_refused)
+{
+    const uint64_t claims[] = {((uint64_t)1 << 62) + 1, (uint64_t)1 << 62,
+                               ((uint64_t)1 << 40) + 1};
+    for (size_t i = 0; i < sizeof claims / sizeof *claims; i++) {
+        OWNED(pl_buf_destroy) pl_buf m = {0}, out = {0};
+        encode_one("i8-shared", false, &m);
+        uint8_t *record = m.data + HEADER_BYTES, *section = record + RECORD_BYTES;
+        const uint64_t raw = 4 * claims[i], wire = raw < 4 ? raw : 4;
+        memcpy(m.data + 8, &claims[i], 8);
+        memcpy(m.data + 40, &wire, 8);
+        record[0] = PL_CODEC_COUNT; /* i22-shared: four bytes per code */
+        memcpy(record + 8, &claims[i], 8);
+        memcpy(section, &raw, 8);
+        memcpy(section + 8, &wire, 8);
+        m.len = HEADER_BYTES + RECORD_BYTES + SECTION_BYTES + wire;
+        forge_section(&m, 0);
+        assert_fails(pl_codec_combine(m.data, m.len, m.data, m.len,
+                                      (size_t)claims[i], &out),
+                     PL_ERR_DATA, "values");
+    }
 }
 
 PL_TEST(update_that_is_not_finite_is_refused_wherever_it_is)

@@ -124,6 +124,27 @@ FIXTURE_TEST(older_backup_forgives_no_liar)
     pl_free(kept.refs);
 }
 
+/* It is killed after the store was replaced; the next call finds only the old state. */
+FIXTURE_TEST(a_restore_that_is_killed_forgives_no_liar)
+{
+    run_kept kept;
+    for (int way = 0; way < 2; way++) {
+        keep(p, p->store, p->backup, &kept);
+        pl_free(kept.refs);
+        mirror(p->backup, p->store);
+        if (way == 0) { /* the restore is given again */
+            keep(p, p->store, p->backup, &kept);
+            mirror(p->backup, p->store);
+            assert_ok(run_put_back(p->store, &kept));
+            pl_free(kept.refs);
+        } else /* `train` is given */
+            assert_ok(run_put_back_left(p->dir, p->store));
+        const uint64_t sequence = assert_kept(p, p->store);
+        assert_ok(run_put_back_left(p->dir, p->store));
+        assert_int_equal(assert_kept(p, p->store), sequence);
+    }
+}
+
 FIXTURE_TEST(new_folder_keeps_nothing)
 {
     run_kept kept;

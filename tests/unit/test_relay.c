@@ -5,7 +5,7 @@
  * killed, or if an update reaches the home in two ways. */
 #include "tests/support/passing_time.h"
 #include "tests/support/relay_fixture.h"
-#include "relay/relay.h"
+#include "relay/relay_internal.h"
 
 #include <fcntl.h>
 
@@ -245,6 +245,26 @@ PL_TEST(relay_without_memory_passes_uploads_on)
     assert_int_equal(a.type, PL_MSG_ERR);
     assert_int_equal(pl_wire_error_of(&a), PL_ERR_CONFIG);
     close_near_relay(&j.r);
+}
+
+/* The question for room may have begun with other bytes than the update itself. */
+PL_TEST(an_update_that_claims_more_values_than_fit_is_added_to_none)
+{
+    OWNED(close_job) fixture f;
+    OWNED(pl_buf_destroy) pl_buf bytes = {0};
+    uint64_t n = 0;
+    place_home(&f, "i8-shared");
+    const worker w = {.job = &f};
+    encode(&w, SLOT_EMBED, 1, &bytes);
+    assert_true(pl_codec_claims_homomorphic(bytes.data, bytes.len, &n));
+    for (int fits = 0; fits < 2; fits++) {
+        staging_blob blob = {.data = bytes.data, .bytes = bytes.len};
+        relay_part part = {.blob = &blob, .submit = {.n = 1}};
+        relay_group *groups = NULL;
+        relay_groups_add(&groups, &part, n - 1 + (uint64_t)fits);
+        assert_int_equal(groups->limit, fits ? PATHS : 1); /* 1: it waits for none */
+        pl_free(groups);
+    }
 }
 
 PL_TEST(relay_killed_with_updates_in_its_hands_loses_none)

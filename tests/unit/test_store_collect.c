@@ -133,6 +133,44 @@ STORE_TEST(a_quota_refuses_a_commit_and_a_collection_makes_room)
     assert_int_equal(pl_store_stored_bytes(store), counted(store));
 }
 
+/* In an engine the rows of a commit are one object of at most 8 MiB. */
+STORE_TEST(a_collection_in_a_commit_leaves_the_rest_to_the_next_ones)
+{
+    enum { MANY = 600, PARTS = 64, SMALL = 300 };
+    OWNED(pl_store_close) pl_store *store = open_store(*state, PL_STORE_CREATE);
+    OWNED(free_memory)
+    pl_contribution *parts = pl_alloc(PARTS * sizeof *parts);
+    for (int i = 0; i < PARTS; i++) {
+        snprintf(parts[i].worker, sizeof parts[i].worker, "worker-%d", i);
+        pl_copy_text(parts[i].device, sizeof parts[i].device, "a device with a name");
+        pl_copy_text(parts[i].codec, sizeof parts[i].codec, "f32");
+    }
+    pl_hash parent = {{0}};
+    for (uint64_t n = 0; n < MANY; n++) {
+        pl_version v = {.number = n, .parent = parent};
+        pl_txn *txn = begin(store);
+        pl_copy_text(v.module, sizeof v.module, "a/x");
+        pl_copy_text(v.method, sizeof v.method, "test");
+        v.params = parent = put_bytes(txn, n, SMALL);
+        v.contributions = parts;
+        v.n_contributions = n > 0 ? PARTS : 0;
+        assert_ok(pl_txn_put_version(txn, &v, (pl_keep){false, false, false}));
+        assert_ok(pl_txn_commit(&txn));
+    }
+    assert_ok(pl_store_set_quota(store, counted(store)));
+    uint64_t sum = 0, n = 1, times = 0;
+    for (; n > 0; times++) {
+        pl_txn *txn = begin(store);
+        pl_hash blob = put_bytes(txn, 10000 + times, 3 * SMALL);
+        assert_ok(pl_txn_put_object(txn, "object", &blob));
+        assert_ok(pl_txn_collect(txn, is_kept, NULL, &n));
+        assert_ok(pl_txn_commit(&txn));
+        sum += n;
+    }
+    assert_true(times > 2);
+    assert_int_equal(sum, MANY - 86 - 1); /* is_kept, and the newest one */
+}
+
 PL_CHILD(argc, argv)
 {
     pl_gc_report report;
