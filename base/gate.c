@@ -48,6 +48,7 @@
 #include "base/thread.h"
 #include "base/wire_internal.h"
 
+#include <fcntl.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -76,7 +77,7 @@ typedef struct snapshot {
 
 /* Identifies the file's state: every change changes at least one field. */
 typedef struct stamp {
-    struct timespec modified;
+    struct timespec modified, born; /* born: 0 if the file system does not know it */
     ino_t number;
     off_t bytes;
 } stamp;
@@ -86,9 +87,10 @@ typedef struct gate {
     pl_keypair own;
     char list[1024];
     /* seen: the file that was read; met: the file at the last check, which may be read
-     * from rests_ms on */
+     * from rests_ms on; changed_ms: when the first change was met that was not read
+     * yet, or 0 */
     stamp seen, met;
-    int64_t rests_ms;
+    int64_t rests_ms, changed_ms;
     /* when an unreadable list was last reported; 0: the list can be read */
     int64_t unread_ms;
     /* the sentence last reported about bad lines */
@@ -117,10 +119,15 @@ bool pl_gate_is_open(void)
 /* ---- the list ---- */
 static stamp stamp_list_file(const char *path)
 {
-    struct stat info;
+    struct statx i;
     stamp s = {0};
-    if (stat(path, &info) == 0)
-        s = (stamp){info.st_mtim, info.st_ino, info.st_size};
+    if (statx(AT_FDCWD, path, 0, STATX_BASIC_STATS | STATX_BTIME, &i) != 0)
+        return s;
+    s = (stamp){.modified = {i.stx_mtime.tv_sec, i.stx_mtime.tv_nsec},
+                .number = i.stx_ino,
+                .bytes = (off_t)i.stx_size};
+    if (i.stx_mask & STATX_BTIME) /* the number of a file may be used again */
+        s.born = (struct timespec){i.stx_btime.tv_sec, i.stx_btime.tv_nsec};
     return s;
 }
 
@@ -154,8 +161,9 @@ static pl_status read_key_list(gate *g)
         status = pl_fail(PL_ERR_NOT_FOUND, "%s was deleted; restore it", g->list);
     else if (g->list[0])
         status = pl_key_list_load(g->list, &fresh->list);
-    if (status == PL_OK && fresh->list.n == 0 && atomic_load(&g->now) &&
-        atomic_load(&g->now)->list.n > g->extra.n)
+    /* a list that `pathloom key` has emptied still has the line that it begins with */
+    if (status == PL_OK && fresh->list.n == 0 && fresh->list.changed_s == 0 &&
+        atomic_load(&g->now) && atomic_load(&g->now)->list.n > g->extra.n)
         status = pl_fail(PL_ERR_CONFIG, "%s has no key any more; restore it", g->list);
     for (size_t i = 0; status == PL_OK && i < g->extra.n; i++)
         status = pl_key_list_put(&fresh->list, &g->extra.entries[i]);
@@ -175,28 +183,57 @@ static pl_status read_key_list(gate *g)
     return PL_OK;
 }
 
+static bool is_same_time(struct timespec a, struct timespec b)
+{
+    return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
+}
+
+static bool is_same_file(const stamp *a, const stamp *b)
+{
+    return a->number == b->number && a->born.tv_sec != 0 &&
+           is_same_time(a->born, b->born);
+}
+
 static bool is_same_stamp(const stamp *a, const stamp *b)
 {
-    return a->modified.tv_sec == b->modified.tv_sec &&
-           a->modified.tv_nsec == b->modified.tv_nsec && a->number == b->number &&
+    return is_same_time(a->modified, b->modified) && a->number == b->number &&
            a->bytes == b->bytes;
 }
 
-/* Reads the list if its file has changed. A list that cannot be read is tried again at
- * every check, because the reason may go away without a change of the file. A file that
- * is written in place must have rested, because half of a list would end the workers of
- * its other half; `pathloom key` puts a whole new file in its place. */
-static void reread(gate *g, bool anyway)
+/* Notes a change of the list's file. A file that is written in place must rest before
+ * it is read, because half of a list would end the workers of its other half; but not
+ * for ever. `pathloom key` puts a whole new file in its place. */
+static void look_at_list(gate *g)
 {
     const stamp s = stamp_list_file(g->list);
     const int64_t now = pl_now_ms();
+    if (is_same_stamp(&s, &g->met))
+        return;
+    if (g->changed_ms == 0)
+        g->changed_ms = now;
+    const int64_t rests = now + REST_MS, latest = g->changed_ms + 2 * REST_MS;
+    g->rests_ms = !is_same_file(&s, &g->met) ? now : rests < latest ? rests : latest;
+    g->met = s;
+}
+
+static void await_rest(gate *g)
+{
+    look_at_list(g);
+    for (int64_t left; (left = g->rests_ms - pl_now_ms()) > 0; look_at_list(g))
+        pl_sleep_ms(left);
+}
+
+/* Reads the list if its file has changed. A list that cannot be read is tried again at
+ * every check, because the reason may go away without a change of the file. */
+static void reread(gate *g, bool anyway)
+{
+    look_at_list(g);
     free_replaced(g);
-    if (!is_same_stamp(&s, &g->met)) {
-        g->rests_ms = s.number == g->met.number ? now + REST_MS : now;
-        g->met = s;
-    }
+    const int64_t now = pl_now_ms();
+    const stamp s = g->met;
     if (!anyway && (now < g->rests_ms || is_same_stamp(&s, &g->seen)))
         return;
+    g->changed_ms = 0;
     g->seen = s;
     if (read_key_list(g) == PL_OK) {
         g->unread_ms = 0;
@@ -365,6 +402,12 @@ static void answer_requests(gate *g)
             reread(g, false);
             e = pl_key_list_find(&atomic_load(&g->now)->list, &key,
                                  pl_wall_ms() / 1000);
+            if (!e && pl_now_ms() < g->rests_ms) {
+                await_rest(g);
+                reread(g, false);
+                e = pl_key_list_find(&atomic_load(&g->now)->list, &key,
+                                     pl_wall_ms() / 1000);
+            }
             if (e && g->unread_ms != 0 && !pl_starts_with(e->name, PL_KEY_OWN))
                 e = NULL;
         }
@@ -373,14 +416,17 @@ static void answer_requests(gate *g)
          * key would be reported as a real one. */
         const bool is_in_place = atomic_load(&process_gate) == g;
         /* after "300" the client tries again, after "400" it ends */
-        const bool is_unsure = g->unread_ms != 0 || pl_now_ms() < g->rests_ms;
+        const bool is_unsure = g->unread_ms != 0;
         pl_pubkey_format(&key, user);
         const struct {
             const char *data;
             size_t len;
         } frames[] = {{"1.0", 3},
                       {q.id, q.id_len},
-                      {e ? "200" : is_unsure ? "300" : "400", 3},
+                      {e           ? "200"
+                       : is_unsure ? "300"
+                                   : "400",
+                       3},
                       {e ? "" : "no", e ? 0 : 2},
                       {user, e ? strlen(user) : 0},
                       {"", 0}};
@@ -390,10 +436,11 @@ static void answer_requests(gate *g)
                      i + 1 < n ? ZMQ_SNDMORE : 0);
         if (!e && is_in_place && is_news(g, &key))
             g->options.on_refused(&(pl_refusal){
-                is_unsure ? "no new key may connect while the list of keys cannot be "
-                            "read or is being written"
-                          : "this key may not connect: it is not in the list, was taken "
-                            "out, or has expired",
+                is_unsure
+                    ? "no new key may connect while the list of keys cannot be "
+                      "read"
+                    : "this key may not connect: it is not in the list, was taken "
+                      "out, or has expired",
                 user, q.from});
     }
 }
@@ -412,6 +459,7 @@ static void run_gate(void *context)
             if (pl_key_list_put(&g->extra, order) != PL_OK)
                 g->options.on_list(pl_last_error());
             pl_free(order);
+            await_rest(g);
             reread(g, true);
         }
         if (order)

@@ -304,9 +304,8 @@ pl_status pl_wire_check_free(const char *address)
     if (strcmp(at.endpoint, PL_ADDRESS_PRIVATE) == 0)
         return PL_OK;
     PL_CHECK(wire_ipc_check(at.endpoint));
-    if (at.is_local)
-        return wire_ipc_check_folder(at.endpoint);
-    pl_status status = wire_tcp_check(&at);
+    pl_status status =
+        at.host[0] ? wire_tcp_check(&at) : wire_ipc_check_folder(at.endpoint);
     if (status != PL_ERR_NOT_FOUND)
         return status;
     PL_CHECK(open_socket(&at, true, false, &socket));

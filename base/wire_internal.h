@@ -102,7 +102,8 @@ pl_status wire_failed(const char *action, const char *address, pl_status otherwi
 /* Called before a socket is bound at an ipc address. ERR_BUSY: a process listens there.
  * ERR_EXISTS: the file there is not a socket. ERR_CONFIG: the path is too long. */
 pl_status wire_ipc_check(const char *endpoint);
-/* Checks that a process may make a socket in the folder of an ipc address. */
+/* Checks that a process may make a socket in the folder of an ipc address.
+ * ERR_NOT_FOUND: the name is not in a folder (ipc://@NAME), so only ZeroMQ knows. */
 pl_status wire_ipc_check_folder(const char *endpoint);
 /* Checks that a process can listen at the TCP address, by a socket that is bound there
  * for a moment but does not listen. One that listened would answer a worker that waits

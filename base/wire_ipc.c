@@ -91,7 +91,7 @@ pl_status wire_ipc_check_folder(const char *endpoint)
     char folder[PL_PATH_MAX];
     const char *path = path_of(endpoint);
     if (!path)
-        return PL_OK;
+        return PL_ERR_NOT_FOUND;
     pl_path_above(folder, path);
     return access(folder, W_OK | X_OK) == 0 ? PL_OK : wire_cannot_listen(endpoint);
 }

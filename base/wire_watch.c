@@ -21,9 +21,9 @@
 #include <zmq.h>
 
 /* BROKEN_MS: nothing but broken handshakes for this time means a wrong key. PAUSE_MS:
- * so long after a broken handshake the next one begins a new series. GIVEN_UP_MS: ZeroMQ
- * tells within milliseconds that it will connect again; if it is silent for this time, it
- * will not. */
+ * so long after a broken handshake the next one begins a new series. GIVEN_UP_MS:
+ * ZeroMQ tells within milliseconds that it will connect again; if it is silent for this
+ * time, it will not. */
 enum { BROKEN_MS = 20000, PAUSE_MS = 10000, GIVEN_UP_MS = 1000 };
 
 /* Makes ZeroMQ report events of a socket to socket->monitor. A report has two frames:
@@ -134,12 +134,12 @@ static void drain_monitor(pl_socket *socket)
         default:
             note_broken(socket);
         }
-    /* ZeroMQ never connects again after it met a process that speaks something else. The
-     * right server may come back to its address later. */
+    /* ZeroMQ never connects again after it met a process that speaks something else.
+     * The right server may come back to its address later. */
     if (socket->given_up_ms != 0 && pl_now_ms() - socket->given_up_ms >= GIVEN_UP_MS) {
-        socket->given_up_ms = pl_now_ms();
         zmq_disconnect(socket->zmq, socket->address);
-        zmq_connect(socket->zmq, socket->address);
+        const bool tries = zmq_connect(socket->zmq, socket->address) == 0;
+        socket->given_up_ms = tries ? 0 : pl_now_ms();
     }
 }
 
@@ -172,9 +172,8 @@ pl_status wire_client_verdict(pl_socket *socket)
             break;
         return pl_fail(PL_ERR_NOPERM,
                        "%s ends every handshake: it does not have the key that the "
-                       "address names, is not encrypted, or cannot read its list of "
-                       "keys (%d handshakes failed in a row); copy its address again "
-                       "from the machine where it runs, or read its log",
+                       "address names, or is not encrypted (%d handshakes failed in a "
+                       "row); copy its address again from the machine where it runs",
                        socket->address, socket->n_broken);
     }
     return PL_OK;

@@ -257,8 +257,9 @@ pl_status pl_codec_add_each(const pl_codec_source *messages, size_t n, float *su
 
 /* Appends the message that is the sum of the messages a and b, of n values each; takes
  * up to 4 bytes of memory per value. ERR_UNSUPPORTED: a or b is not homomorphic.
- * ERR_DATA: a message is damaged, the messages belong to different rounds or layouts, or they have more than W contributors together. ERR_PEEL: a sketch
- * must be decoded to make the sum (because the other message has a list), and that is
- * not possible; forward both messages unchanged. */
+ * ERR_DATA: a message is damaged, the messages belong to different rounds or layouts,
+ * or they have more than W contributors together. ERR_PEEL: a sketch must be decoded to
+ * make the sum (because the other message has a list), and that is not possible;
+ * forward both messages unchanged. */
 pl_status pl_codec_combine(const void *a, uint64_t a_bytes, const void *b,
                            uint64_t b_bytes, size_t n, pl_buf *out);

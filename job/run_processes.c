@@ -255,8 +255,10 @@ pl_status run_check(pl_run *r)
         PL_CHECK(pl_exporter_check(c->metrics, numeric));
     if (c->metrics[0] && !c->attach) {
         snprintf(address, sizeof address, "tcp://%s", c->metrics);
-        bool is_hub = strcmp(address, c->hub_bind) == 0;
-        if (is_hub || strcmp(address, c->home_bind) == 0)
+        const bool is_hub =
+            strcmp(address, c->hub_bind) == 0 || strcmp(numeric, c->hub_bind) == 0;
+        if (is_hub || strcmp(address, c->home_bind) == 0 ||
+            strcmp(numeric, c->home_bind) == 0)
             return pl_fail(PL_ERR_CONFIG,
                            "%s and net.metrics are both %s; give each its own port",
                            is_hub ? "net.hub" : "net.home", c->metrics);

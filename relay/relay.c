@@ -146,11 +146,11 @@ static pl_status on_put_blob(relay *r, const pl_peer *peer, uint64_t kept_bytes,
     own_uploads(r, peer, good ? p.lease : (pl_bytes){0});
     const pl_bytes head = has_bytes ? (pl_bytes){m->data.data, m->data.len} : p.head;
     const bool is_kept =
-        good && (staging_has(&r->uploads, &p.blob) ||
-                 (p.offset == 0 && p.total <= r->uploads.limit &&
-                  !staging_holder_is_full(&r->uploads, p.total + kept_bytes) &&
-                  pl_codec_claims_homomorphic(head.at, head.len, &n) &&
-                  n <= values_max(r)));
+        good &&
+        (staging_has(&r->uploads, &p.blob) ||
+         (p.offset == 0 && p.total <= r->uploads.limit &&
+          !staging_holder_is_full(&r->uploads, p.total + kept_bytes) &&
+          pl_codec_claims_homomorphic(head.at, head.len, &n) && n <= values_max(r)));
     pl_status status = PL_ERR_PROTO; /* also if the relay takes no more of this key */
     if (is_kept)
         status = has_bytes ? staging_put(&r->uploads, &p, &m->data, &b)

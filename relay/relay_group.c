@@ -34,8 +34,7 @@ void relay_groups_add(relay_group **all, relay_part *part, uint64_t values_max)
     uint64_t n = 0;
     const staging_blob *b = part->blob;
     int limit = part->submit.n;
-    if (pl_codec_claims_homomorphic(b->data, (size_t)b->bytes, &n) &&
-        n <= values_max &&
+    if (pl_codec_claims_homomorphic(b->data, (size_t)b->bytes, &n) && n <= values_max &&
         pl_codec_inspect(b->data, b->bytes, (size_t)n, &info) == PL_OK &&
         info.contributors == part->submit.n)
         limit = info.n_contributors < PL_SUBMISSION_MAX ? info.n_contributors

@@ -4,8 +4,8 @@
 
 typedef struct pl_exporter pl_exporter;
 
-/* ERR_CONFIG if pl_exporter_open would refuse the address. `address` gets tcp://HOST:PORT
- * with the number of the host. */
+/* ERR_CONFIG if pl_exporter_open would refuse the address. `address` gets
+ * tcp://HOST:PORT with the number of the host. */
 pl_status pl_exporter_check(const char *listen, char address[PL_ADDRESS_MAX]);
 /* Listens at `listen`, HOST:PORT. For each request the exporter's thread calls `hub`;
  * two calls never overlap. `hub` sets *status to the hub's status; the

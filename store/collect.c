@@ -108,8 +108,7 @@ pl_status pl_txn_collect(pl_txn *txn, pl_keep_fn keep, void *context, uint64_t *
     for (uint64_t most = batch_bytes; passes && most <= 3 * batch_bytes;
          most += batch_bytes) {
         for (; *n < c.n && kv_batch_bytes(txn->batch) < most; ++*n)
-            PL_TRY(
-                pl_txn_drop_data(txn, c.victims[*n].module, c.victims[*n].number));
+            PL_TRY(pl_txn_drop_data(txn, c.victims[*n].module, c.victims[*n].number));
         PL_TRY(pl_txn_passes_quota(txn, &passes));
     }
     PL_TRY(blob_sweep(txn));

@@ -207,8 +207,8 @@ static pl_status bring_record(mirror *m, kv_family family, const kv_cursor *from
 
 /* Commits the last batch and sets the mark. The batch of a target that is a later state
  * removes its newest commits. A mark that names one of them would be reported as lost
- * commits, so the mark is first set to a commit that both states have (`is_later`), with
- * the target's own epoch if that is lower. */
+ * commits, so the mark is first set to a commit that both states have (`is_later`),
+ * with the target's own epoch if that is lower. */
 static pl_status commit_last(kv *to, kv_batch *batch, const char *folder,
                              const watermark *mark, bool is_later)
 {

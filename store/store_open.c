@@ -245,6 +245,16 @@ pl_status store_open_target(const char *folder, kv **out)
     return status;
 }
 
+/* Removes files of a writer that ended, and of a copy that was not decided. */
+static pl_status drop_leftovers(const pl_store *store, bool has_commits)
+{
+    static const char *const names[] = {"INCOMING", "new", "LEFT"};
+    char path[PL_PATH_MAX];
+    for (int i = 0; i < (has_commits ? 3 : 1); i++)
+        PL_CHECK(pl_remove_tree(pl_join(path, store->folder, names[i])));
+    return PL_OK;
+}
+
 /* Opens the database for writing. If there is a mark, the store has had commits; a
  * missing database is then damage, and no new database is made. */
 static pl_status open_writer(pl_store *store)
@@ -267,12 +277,6 @@ static pl_status open_writer(pl_store *store)
         status = store_format_write(store->folder, false);
     PL_CHECK(status);
     PL_CHECK(watermark_load(store->folder, &mark, &marked));
-    /* what writers and undecided copies have left, which may be all that fills the disk */
-    PL_CHECK(pl_remove_tree(pl_join(path, store->folder, "INCOMING")));
-    if (marked && mark.sequence > 0) {
-        PL_CHECK(pl_remove_tree(pl_join(path, store->folder, "new")));
-        PL_CHECK(pl_remove_tree(pl_join(path, store->folder, "LEFT")));
-    }
     pl_join(database, store->folder, "db");
     /* Recovery writes the content of the log into table files, and RocksDB would abort
      * the process on a full disk. */
@@ -285,14 +289,18 @@ static pl_status open_writer(pl_store *store)
             log_bytes += (uint64_t)log.st_size;
     if (entries)
         closedir(entries);
-    PL_CHECK(store_check_space(store->folder, "opening",
-                               2 * log_bytes + RECOVERY_SPARE_BYTES));
+    const uint64_t needed = 2 * log_bytes + RECOVERY_SPARE_BYTES;
+    if (marked && store_check_space(store->folder, "opening", needed) != PL_OK)
+        PL_CHECK(drop_leftovers(store, mark.sequence >
+                                           0)); /* may be all that fills the disk */
+    PL_CHECK(store_check_space(store->folder, "opening", needed));
     status = kv_open(database, marked ? KV_WRITE : KV_MAKE, NULL, &store->db);
     if (status == PL_ERR_DAMAGED && marked)
         status = mend_log(store, database, &mark);
     PL_CHECK(status);
     PL_CHECK(check_store_state(store, marked, &mark));
     PL_CHECK(load_sum(store));
+    PL_CHECK(drop_leftovers(store, store->sequence > 0));
     PL_CHECK(bulk_clean(store));
     PL_CHECK(mirror_clean(store));
     PL_CHECK(open_places(store));

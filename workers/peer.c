@@ -99,8 +99,7 @@ static void run_peer(void *context)
         bool ready[2];
         pl_wire_poll(&p->socket, 1, &fd, 1, WAIT_MS, ready);
         /* a mate may ask for an offer that came after the poll */
-        while (pl_wire_recv(p->socket, &who, &m) == PL_OK &&
-               (open = take_offers(p))) {
+        while (pl_wire_recv(p->socket, &who, &m) == PL_OK && (open = take_offers(p))) {
             pl_message a = {.type = PL_MSG_OK};
             pl_status status =
                 m.type == PL_MSG_GET_UPDATE ? give_offered_update(p, &m, &a)

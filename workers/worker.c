@@ -386,8 +386,8 @@ static pl_status hear_message(worker *w, pl_message *m)
             return PL_OK;
         }
         /* NOPERM, UNSUPPORTED, USAGE: the hub would refuse this worker again. BUSY: it
-         * refused HELLO for now. After any other error the worker sends HELLO, because a
-         * hub that restarted does not know it. */
+         * refused HELLO for now. After any other error the worker sends HELLO, because
+         * a hub that restarted does not know it. */
         if (status == PL_ERR_NOPERM || status == PL_ERR_UNSUPPORTED ||
             status == PL_ERR_USAGE)
             return status;
@@ -674,13 +674,15 @@ static pl_status drain_worker(worker *w)
 
 static pl_status join_hub(worker *w)
 {
+    enum { HELLO_MS = 1000, BUSY_MS = 10000 };
     int64_t start = pl_now_ms(), said = 0;
     const char *list[PL_HOMES_MAX];
     w->heard_ms = w->listened_ms = start;
     w->hub_away.next_ms = REACH_MS;
     while (!w->welcome && !must_stop_worker(w)) {
         bool ready = false;
-        if (said == 0 || pl_now_ms() - said > 1000) {
+        /* told_ms: the hub has refused it for now, because its key has many workers */
+        if (said == 0 || pl_now_ms() - said > (w->told_ms > 0 ? BUSY_MS : HELLO_MS)) {
             PL_CHECK(worker_say_hello(w));
             said = pl_now_ms();
         }

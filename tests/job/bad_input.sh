@@ -335,6 +335,10 @@ refuse_keys "a port in use, hub" 75 "net.hub|$taken|another port" "net.hub=$take
 refuse_keys "a port in use, home" 75 "net.home|$taken|another port" "net.home=$taken"
 refuse_keys "a port in use, metrics" 75 "net.metrics|${taken#tcp://}|another port" \
     "net.metrics=${taken#tcp://}"
+refuse_keys "the same by its name" 75 "net.metrics|${taken#tcp://}|another port" \
+    "net.metrics=localhost:${taken##*:}"
+refuse_keys "metrics where the hub is" 78 "net.hub and net.metrics are both" \
+    net.hub=tcp://127.0.0.1:20079 net.metrics=localhost:20079
 kill "$occupant"
 wait "$occupant" 2>/dev/null
 occupant=

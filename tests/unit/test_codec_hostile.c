@@ -197,7 +197,8 @@ PL_TEST(code_beyond_what_its_contributors_give_is_refused)
     m.data[codes + 100] = 0x80; /* -128 */
     forge_section(&m, 0);
     assert_fails(try_add(m.data, m.len, N), PL_ERR_DATA, "exceeds 127");
-    assert_int_equal(pl_codec_combine(m.data, m.len, m.data, m.len, N, &out), PL_ERR_DATA);
+    assert_int_equal(pl_codec_combine(m.data, m.len, m.data, m.len, N, &out),
+                     PL_ERR_DATA);
 }
 
 /* 4 * count is 4 in 64 bits. A relay does not know the size of a module, so it passes
@@ -219,9 +220,9 @@ PL_TEST(number_of_values_whose_bytes_overflow_is_refused)
         memcpy(section + 8, &wire, 8);
         m.len = HEADER_BYTES + RECORD_BYTES + SECTION_BYTES + wire;
         forge_section(&m, 0);
-        assert_fails(pl_codec_combine(m.data, m.len, m.data, m.len,
-                                      (size_t)claims[i], &out),
-                     PL_ERR_DATA, "values");
+        assert_fails(
+            pl_codec_combine(m.data, m.len, m.data, m.len, (size_t)claims[i], &out),
+            PL_ERR_DATA, "values");
     }
 }
 

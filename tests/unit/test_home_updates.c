@@ -108,7 +108,8 @@ STORE_TEST(a_sum_of_three_contributors_is_added_once)
     for (int i = 0; i < 3; i++)
         encode("i8-shared", i, 4, &one[i]);
     encode("i8-shared", 3, 4, &alone);
-    assert_ok(pl_codec_combine(one[0].data, one[0].len, one[1].data, one[1].len, N, &two));
+    assert_ok(
+        pl_codec_combine(one[0].data, one[0].len, one[1].data, one[1].len, N, &two));
     assert_ok(pl_codec_combine(two.data, two.len, one[2].data, one[2].len, N, &three));
     put(&r, 0, &three);
     put(&r, 1, &alone);

@@ -111,7 +111,8 @@ FIXTURE_TEST(offers_for_which_no_mate_asks_are_not_kept)
     assert_int_equal(get(f, "mix/L1.E0", 2, 1, &got), PL_ERR_NOT_FOUND);
 }
 
-/* Most often the offer comes while the thread answers, or looks for the next question. */
+/* Most often the offer comes while the thread answers, or looks for the next question.
+ */
 FIXTURE_TEST(an_offer_is_there_for_each_question_after_it)
 {
     for (int64_t round = 0; round < 2000; round++) {

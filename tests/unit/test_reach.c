@@ -209,6 +209,25 @@ static int connect_from(const char *host, const struct sockaddr_in *to)
     return cause;
 }
 
+PL_TEST(port_that_a_process_has_is_not_free)
+{
+    static const char *const hosts[] = {"127.0.0.1", "[::1]"};
+    for (int i = 0; i < 2; i++) {
+        char address[PL_ADDRESS_MAX], text[PL_ADDRESS_MAX];
+        OWNED(pl_wire_close) pl_socket *server = NULL;
+        snprintf(text, sizeof text, "tcp://%s:*", hosts[i]);
+        if (pl_wire_bind(text, &server, address) != PL_OK)
+            continue; /* this machine has no IPv6 */
+        assert_fails(pl_wire_check_free(address), PL_ERR_BUSY, address);
+        pl_wire_close(&server);
+        pl_status status = PL_ERR_BUSY; /* ZeroMQ closes a little later */
+        for (int t = 0; t < 6000 && status != PL_OK; t++, pl_sleep_ms(10))
+            status = pl_wire_check_free(address);
+        assert_ok(status);
+    }
+    assert_ok(pl_wire_check_free("ipc://@pathloom-test-of-a-free-name"));
+}
+
 /* A worker that waits for its hub must not meet the check: it would read the greeting
  * of a process without keys, and end. */
 PL_TEST(checking_a_port_answers_nobody)
