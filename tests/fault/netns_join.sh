@@ -90,6 +90,9 @@ echo "joined from the second machine"
 
 # ---- the key is revoked while the worker with this key trains ----
 "$pathloom" key revoke guest --run "$run" >/dev/null || fail "key revoke"
+# the hub must know it before the worker can do the rest of this short job
+await 600 "the hub does not see that the key was revoked" sh -c \
+    "'$pathloom' status --run '$run' --json | grep -q '\"gone\":\"revoked\"'"
 kill -CONT "$pid"
 await 600 "a worker whose key was revoked does not stop" grep -q "taken out\|refuses the key" \
     "$work/worker.out"
