@@ -69,7 +69,8 @@ static pl_status set_scores(const pl_completion_answer *a, pl_completion_choice 
         pl_json_push(offsets, pl_json_make_int(c->offset));
         /* counts the characters whose first byte is in the token's text */
         pl_buf bytes = {0};
-        if (status == PL_OK && s->token > PL_TOKEN_EOS) /* the others have no text */
+        /* these two have no text; an unknown token has U+FFFD */
+        if (status == PL_OK && s->token != PL_TOKEN_BOS && s->token != PL_TOKEN_EOS)
             status = pl_tokenizer_decode(a->tokenizer, &s->token, 1, &bytes);
         for (size_t k = 0; k < bytes.len; k++)
             c->offset += (bytes.data[k] & 0xc0) != 0x80;

@@ -3,6 +3,7 @@
 #include "serve/server_paths.h"
 
 enum {
+    TAKE_MS = 20,
     IDLE_MS = 100, /* an idle engine looks for signals at least this often */
     ADDRESS_SLOTS = 1 << 16,
     FLOAT_BYTES = 32, /* of one number of an embedding in JSON */
@@ -487,11 +488,16 @@ static bool admit(pl_server *s, server_job *job)
 }
 
 /* ---- running ---- */
+/* Takes jobs for at most TAKE_MS, or the first one. Clients whose prompts are refused
+ * may send new ones as fast as they are read. */
 static void take_incoming(pl_server *s, int timeout_ms)
 {
+    const double begun = pl_now();
     server_job *job = pl_queue_pop(s->incoming, timeout_ms);
-    for (; job; job = pl_queue_pop(s->incoming, 0))
+    while (job) {
         arrive(s, job);
+        job = pl_now() - begun < 1e-3 * TAKE_MS ? pl_queue_pop(s->incoming, 0) : NULL;
+    }
 }
 
 static void end_waiting(pl_server *s)
@@ -520,17 +526,20 @@ pl_status pl_server_run(pl_server *s, volatile sig_atomic_t *stop,
         pl_atomic_set(&s->draining, ending);
         if (*reload) {
             *reload = 0;
-            if (s->reload && s->reload(s->reload_context) != PL_OK)
-                pl_log(PL_LOG_WARN, "serve.reload_failed", "error=\"%s\"",
+            const bool has_keys = !s->reload || s->reload(s->reload_context) == PL_OK;
+            if (!has_keys)
+                pl_log(PL_LOG_WARN, "serve.keys_failed",
+                       "error=\"%s\" reason=\"the old keys are still valid\"",
                        pl_last_error());
             if (server_paths_reload(s->paths) != PL_OK)
                 pl_log(PL_LOG_WARN, "serve.reload_failed", "error=\"%s\"",
                        pl_last_error());
-            else
+            else if (has_keys)
                 pl_log(PL_LOG_INFO, "serve.reloaded", "run=\"%s\"",
                        s->options.mix->dir);
         }
-        take_incoming(s, busy > 0 ? 0 : IDLE_MS);
+        /* jobs wait without a busy slot if they have used up their time for routing */
+        take_incoming(s, busy > 0 || s->first ? 0 : IDLE_MS);
         server_job **at = &s->first;
         while (*at) {
             server_job *job = *at, *next = job->next;

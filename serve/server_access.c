@@ -63,10 +63,6 @@ pl_status server_access_parse(const char *text, size_t len, const char *name,
         memcpy(key.name, line, name_len);
         pl_buf_append(&a->keys, &key, sizeof key);
     }
-    if (a->keys.len == 0)
-        PL_TRY(pl_fail(PL_ERR_CONFIG,
-                       "%s has no key, so every client would be refused; add a key",
-                       name));
 done:
     *out = a;
     if (status != PL_OK)
@@ -74,7 +70,9 @@ done:
     return status;
 }
 
-pl_status server_access_load(const char *path, server_access **out)
+/* Without a key every client is refused. That is a mistake when the server starts, and
+ * a way to shut all out while it runs (`may_be_empty`). */
+static pl_status load(const char *path, bool may_be_empty, server_access **out)
 {
     struct stat info;
     pl_buf text = {0};
@@ -88,14 +86,25 @@ pl_status server_access_load(const char *path, server_access **out)
                     path, path);
     if (status == PL_OK)
         status = server_access_parse(pl_buf_text(&text), text.len, path, out);
+    if (status == PL_OK && (*out)->keys.len == 0 && !may_be_empty) {
+        server_access_destroy(out);
+        status =
+            pl_fail(PL_ERR_CONFIG,
+                    "%s has no key, so every client would be refused; add a key", path);
+    }
     pl_buf_destroy(&text);
     return status;
+}
+
+pl_status server_access_load(const char *path, server_access **out)
+{
+    return load(path, false, out);
 }
 
 pl_status server_access_reload(const char *path, server_access **access)
 {
     server_access *fresh = NULL;
-    PL_CHECK(server_access_load(path, &fresh));
+    PL_CHECK(load(path, true, &fresh));
     fresh->before = *access;
     pl_atomic_set(access, fresh);
     return PL_OK;

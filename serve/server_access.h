@@ -10,15 +10,15 @@
 typedef struct server_access server_access;
 
 /* Parses the text of a file of keys. `name` is the file's name for error messages.
- * ERR_CONFIG: a line is wrong, and the message has its number; or there is no key. */
+ * ERR_CONFIG: a line is wrong, and the message has its number. */
 pl_status server_access_parse(const char *text, size_t len, const char *name,
                               server_access **out);
-/* Reads a file of keys. ERR_CONFIG also if users other than the file's owner may write
- * to the file. */
+/* Reads a file of keys. ERR_CONFIG also if it has no key, or if users other than the
+ * file's owner may write to the file. */
 pl_status server_access_load(const char *path, server_access **out);
 /* Reads the file again into *access, for threads that read *access at the same time.
  * The list before stays until server_access_destroy, because requests may still use it.
- * After a failure nothing changes. */
+ * After a failure nothing changes. A file without a key refuses all clients. */
 pl_status server_access_reload(const char *path, server_access **access);
 /* Destroys the list and all lists before it. Accepts NULL. */
 void server_access_destroy(server_access **access);

@@ -27,6 +27,7 @@ enum {
      * connections that are being closed */
     PLACES = 576,
     BUSY_MAX = 512,
+    PARSERS = 4,
     /* limit of time for the head of a request, and again for its body, even while bytes
      * arrive slowly */
     REQUEST_S = 30,
@@ -76,10 +77,13 @@ static enum MHD_Result answer_completion(exchange *x)
                     "%d requests are in progress, which is the limit; try again later",
                     BUSY_MAX);
     }
-    if (status == PL_OK)
+    if (status == PL_OK) {
+        void *place = pl_queue_pop(x->front->parsers, -1);
         status = chats    ? pl_chat_parse(chat, mix->tokenizer, body, len, &request)
                  : embeds ? embedding_parse(body, len, &request, &base64)
                           : pl_completion_parse(body, len, &request);
+        pl_queue_push(x->front->parsers, place);
+    }
     if (status == PL_OK)
         status = server_submit(
             s, embeds ? SERVER_EMBEDDING : SERVER_COMPLETION, &request,
@@ -147,12 +151,14 @@ static enum MHD_Result answer_tokenize(exchange *x)
     pl_buf body = {0};
     const pl_mixture *mix = server_options(x->front->server)->mix;
     const char *asked = (const char *)x->body.data;
-    return exchange_end(x,
-                        strcmp(x->route->url, "/detokenize") == 0
-                            ? tokens_decode(mix->tokenizer, asked, x->body.len, &body)
-                            : tokens_encode(mix->tokenizer, mix->arm.shape.context,
-                                            asked, x->body.len, &body),
-                        &body);
+    void *place = pl_queue_pop(x->front->parsers, -1);
+    const pl_status status =
+        strcmp(x->route->url, "/detokenize") == 0
+            ? tokens_decode(mix->tokenizer, asked, x->body.len, &body)
+            : tokens_encode(mix->tokenizer, mix->arm.shape.context, asked, x->body.len,
+                            &body);
+    pl_queue_push(x->front->parsers, place);
+    return exchange_end(x, status, &body);
 }
 
 /* Asks the engine what its slots are doing, because only the engine knows. */
@@ -396,6 +402,9 @@ pl_status pl_server_front_open(pl_server *s, const pl_front_options *options,
                                            .answer_s = server_options(s)->timeout_s +
                                                        REQUEST_S};
     pl_status status = PL_OK;
+    PL_TRY(pl_queue_create(&f->parsers));
+    for (int i = 0; i < PARSERS; i++)
+        pl_queue_push(f->parsers, f);
     PL_TRY(http_site_open(&at, options->api_keys ? NULL : "--api-keys", options->cors,
                           &places, &f->site));
     server_limit_addresses(s, at.loopback);
@@ -472,6 +481,7 @@ void pl_server_front_close(pl_server_front **front)
     if (f->daemon)
         mhd.MHD_stop_daemon(f->daemon);
     server_clients_close(&f->site.clients);
+    pl_queue_destroy(&f->parsers);
     server_access_destroy(&f->access);
     pl_buf_destroy(&f->certificate);
     pl_buf_destroy(&f->private_key);

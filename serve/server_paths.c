@@ -275,10 +275,10 @@ const server_models *server_paths_models(const server_paths *p)
     return p->models;
 }
 
-/* Routing blocks the only thread that computes answers. So while requests are being
- * answered, routing may take about ROUTE_MS between two decoding steps; then it pauses
- * until the next step is done. The time is checked after each path that was read and
- * each prompt that was routed. */
+/* Routing blocks the only thread that computes answers and takes requests. So it may
+ * take about ROUTE_MS between two decoding steps; then it pauses until the next step is
+ * done. The time is checked after each path that was read and each prompt that was
+ * routed. */
 pl_status server_paths_route(server_paths *p, const int32_t *tokens, int n,
                              pl_path_choice *out)
 {
@@ -286,7 +286,7 @@ pl_status server_paths_route(server_paths *p, const int32_t *tokens, int n,
     const bool in_pieces = server_paths_active(p) > 0;
     pl_status status;
     *out = (pl_path_choice){.path = -1};
-    if (in_pieces && p->routing_s >= ROUTE_MS / 1e3)
+    if (p->routing_s >= ROUTE_MS / 1e3)
         return PL_OK;
     if (in_pieces && !pl_path_chooser_is_ready(p->chooser)) {
         status = pl_path_chooser_read_one(p->chooser);
@@ -506,7 +506,7 @@ pl_status server_paths_join_all(server_paths *p, int every,
     return status;
 }
 
-/* An embedding blocks the only thread that computes answers. So embeddings and routing
+/* An embedding blocks this thread, too. So embeddings and routing
  * together may take ROUTE_MS between two steps, or as long as one text takes. */
 pl_status server_paths_embed(server_paths *p, int model, const int32_t *tokens, int n,
                              pl_buf *out, bool *waits)
@@ -514,7 +514,7 @@ pl_status server_paths_embed(server_paths *p, int model, const int32_t *tokens, 
     loaded *l = NULL;
     const double start = pl_now();
     const int32_t length = n;
-    *waits = server_paths_active(p) > 0 && p->routing_s >= ROUTE_MS / 1e3;
+    *waits = p->routing_s >= ROUTE_MS / 1e3;
     if (*waits)
         return PL_OK;
     PL_CHECK(find_loaded(p, model, &l));

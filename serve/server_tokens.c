@@ -56,22 +56,20 @@ static int find_special(const char *text, size_t len, size_t *at)
 }
 
 /* Writes the text of a token; if its bytes are not valid text, writes a list of the
- * bytes. */
-static pl_status push_piece(const pl_tokenizer *tokenizer, int32_t token, pl_json *list)
+ * bytes. A tree (base/json.h) of a million tokens would take half a GiB. */
+static pl_status write_piece(const pl_tokenizer *tokenizer, int32_t token, pl_buf *out)
 {
     pl_buf bytes = {0};
     pl_status status = pl_tokenizer_decode(tokenizer, &token, 1, &bytes);
-    pl_json *entry = pl_json_object();
-    pl_json_set_int(entry, "id", token);
-    if (pieces_are_text(bytes.data, bytes.len)) {
-        pl_json_set(entry, "piece", pl_json_make_bytes(pl_buf_text(&bytes), bytes.len));
-    } else {
-        pl_json *numbers = pl_json_array();
+    pl_buf_printf(out, "{\"id\":%d,\"piece\":", (int)token);
+    if (pieces_are_text(bytes.data, bytes.len))
+        pl_buf_json_text(out, pl_buf_text(&bytes), bytes.len);
+    else {
         for (size_t i = 0; i < bytes.len; i++)
-            pl_json_push(numbers, pl_json_make_int(bytes.data[i]));
-        pl_json_set(entry, "piece", numbers);
+            pl_buf_printf(out, "%s%d", i == 0 ? "[" : ",", bytes.data[i]);
+        pl_buf_printf(out, "]");
     }
-    pl_json_push(list, entry);
+    pl_buf_printf(out, "}");
     pl_buf_destroy(&bytes);
     return status;
 }
@@ -87,7 +85,7 @@ pl_status tokens_encode(const pl_tokenizer *tokenizer, int context, const char *
                         size_t len, pl_buf *out)
 {
     pl_status status = PL_OK;
-    pl_json *json = NULL, *o = NULL;
+    pl_json *json = NULL;
     pl_buf tokens = {0};
     tokens_request q;
     PL_TRY(parse_tokens_body(body, len, &json));
@@ -120,22 +118,18 @@ pl_status tokens_encode(const pl_tokenizer *tokenizer, int context, const char *
         text += at;
         left -= at;
     }
-    o = pl_json_object();
-    pl_json *list = pl_json_array();
-    pl_json_set(o, "tokens", list);
     const int n = pl_prompt_count(&tokens);
+    pl_buf_printf(out, "{\"tokens\":[");
     for (int i = 0; i < n; i++) {
         const int32_t token = pl_prompt_tokens(&tokens)[i];
+        pl_buf_printf(out, "%s", i == 0 ? "" : ",");
         if (q.with_pieces)
-            PL_TRY(push_piece(tokenizer, token, list));
+            PL_TRY(write_piece(tokenizer, token, out));
         else
-            pl_json_push(list, pl_json_make_int(token));
+            pl_buf_printf(out, "%d", (int)token);
     }
-    pl_json_set_int(o, "count", n);
-    pl_json_set_int(o, "max_model_len", context);
-    pl_json_write(o, 0, out);
+    pl_buf_printf(out, "],\"count\":%d,\"max_model_len\":%d}", n, context);
 done:
-    pl_json_destroy(&o);
     pl_json_destroy(&json);
     pl_buf_destroy(&tokens);
     return status;

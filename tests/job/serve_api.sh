@@ -381,6 +381,29 @@ refused_at 200 '"auto"' /v1/models -H "Authorization: Bearer $carol"
 [ "$(known alice)" -gt 0 ] || fail "a key's own prompt is read again"
 [ "$(known bob)" -gt 0 ] || fail "a key's own prompt is read again"
 
+# ---- the last keys are taken away, and come back ----
+cp "$work/two-keys" "$work/keys-kept"
+: > "$work/two-keys"
+kill -HUP "$server"
+await 60 "a server without keys answers" sh -c \
+    "curl -s -o /dev/null -w '%{http_code}' -H 'Authorization: Bearer $key-bob' '$at/v1/models' | grep -q 401"
+cat "$work/keys-kept" > "$work/two-keys"
+kill -HUP "$server"
+await 60 "the keys do not come back" sh -c \
+    "curl -s -o /dev/null -w '%{http_code}' -H 'Authorization: Bearer $key-bob' '$at/v1/models' | grep -q 200"
+
+# ---- one text of embeddings at a time: others are answered between them ----
+jq -n '[range(200) | "word " * 18] | {input: .}' > "$work/texts"
+curl -s "$at/v1/embeddings" -H "Authorization: Bearer $key-bob" -d "@$work/texts" > "$work/embedded" &
+embeds=$!
+for i in 1 2 3; do
+    curl -s "$at/v1/completions" -H "Authorization: Bearer $key-bob" \
+        -d '{"prompt": "a", "max_tokens": 1}' > "$work/answer"
+    holds '.choices | length == 1'
+done
+wait "$embeds"
+jq -e '.data | length == 200' "$work/embedded" > /dev/null || fail "not all texts were embedded"
+
 # ---- answers that wait to be sent are bounded ----
 large() { # answers
     curl -s "$at/v1/completions" -H "Authorization: Bearer $key-bob" \

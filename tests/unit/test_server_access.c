@@ -76,9 +76,27 @@ PL_TEST(wrong_lines_are_named)
                      PL_ERR_CONFIG, wrong[i].says);
         assert_null(access);
     }
+}
+
+/* A server that runs may shut out everybody; one that starts without a key is mistaken.
+ */
+PL_TEST(the_last_key_can_be_taken_away)
+{
+    char hash[PL_HASH_TEXT], text[128];
     server_access *access = NULL;
-    assert_fails(server_access_parse("# nobody\n", 9, "keys", &access), PL_ERR_CONFIG,
+    hash_text("key", hash);
+    write_text("keys", "# nobody\n");
+    assert_fails(server_access_load(in_scratch("keys"), &access), PL_ERR_CONFIG,
                  "no key");
+    assert_null(access);
+    snprintf(text, sizeof text, "alice %s\n", hash);
+    write_text("keys", text);
+    assert_ok(server_access_load(in_scratch("keys"), &access));
+    assert_string_equal(server_access_find(access, "Bearer key"), "alice");
+    write_text("keys", "");
+    assert_ok(server_access_reload(in_scratch("keys"), &access));
+    assert_null(server_access_find(access, "Bearer key"));
+    server_access_destroy(&access);
 }
 
 PL_TEST(a_file_that_others_may_write_is_refused)
