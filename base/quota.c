@@ -77,11 +77,16 @@ static bool is_limited(const pl_peer *p)
                        p->role == PL_AS_INSPECTOR);
 }
 
+static int times(const pl_peer *p)
+{
+    return p->role == PL_AS_RELAY ? QUOTA_RELAY : 1;
+}
+
 quota_unsent *quota_give(quota *q, const pl_peer *to, size_t bytes)
 {
     if (!q || !is_limited(to))
         return NULL;
-    bucket *b = find_bucket(q, &to->key, pl_now_ms(), QUOTA_AT_ONCE);
+    bucket *b = find_bucket(q, &to->key, pl_now_ms(), times(to) * QUOTA_AT_ONCE);
     if (!b->unsent) {
         b->unsent = pl_alloc(sizeof *b->unsent);
         atomic_store(&b->unsent->n_users, 1);
@@ -103,9 +108,11 @@ void quota_sent(quota_unsent *u, size_t bytes)
 bool quota_take(quota *q, const pl_peer *from, unsigned cost, int64_t now_ms)
 {
     if (is_limited(from)) {
-        bucket *own = find_bucket(q, &from->key, now_ms, QUOTA_AT_ONCE);
-        return (!own->unsent || atomic_load(&own->unsent->bytes) <= QUOTA_UNSENT) &&
-               take_from_bucket(own, cost, now_ms, QUOTA_PER_S, QUOTA_AT_ONCE);
+        const int n = times(from);
+        bucket *own = find_bucket(q, &from->key, now_ms, n * QUOTA_AT_ONCE);
+        return (!own->unsent ||
+                atomic_load(&own->unsent->bytes) <= (uint64_t)n * QUOTA_UNSENT) &&
+               take_from_bucket(own, cost, now_ms, n * QUOTA_PER_S, n * QUOTA_AT_ONCE);
     }
     /* the job's own keys, and roles that have no limit */
     if (from->role >= PL_AS_LOCAL && from->role <= PL_AS_INSPECTOR)
@@ -120,6 +127,6 @@ void quota_charge(quota *q, const pl_peer *from, double seconds, int64_t now_ms)
 {
     /* a relay would pay for what its workers sent */
     if (!from->own && from->role == PL_AS_WORKER)
-        find_bucket(q, &from->key, now_ms, QUOTA_AT_ONCE)->left -=
+        find_bucket(q, &from->key, now_ms, times(from) * QUOTA_AT_ONCE)->left -=
             QUOTA_PARTS * QUOTA_PER_S * seconds;
 }

@@ -22,6 +22,7 @@ PL_C_BEGIN
 enum {
     QUOTA_PER_S = 4000,
     QUOTA_AT_ONCE = 8000,
+    QUOTA_RELAY = 8, /* a relay's key has so many times the share of a worker's */
     QUOTA_PARTS = 8,
     QUOTA_OTHERS_PER_S = 100,
     QUOTA_OTHERS_AT_ONCE = 400,

@@ -151,11 +151,12 @@ static pl_status on_put_blob(relay *r, const pl_peer *peer, uint64_t kept_bytes,
          (p.offset == 0 && p.total <= r->uploads.limit &&
           !staging_holder_is_full(&r->uploads, p.total + kept_bytes) &&
           pl_codec_claims_homomorphic(head.at, head.len, &n) && n <= values_max(r)));
-    pl_status status = PL_ERR_PROTO; /* also if the relay takes no more of this key */
+    /* what the relay cannot keep now, the home may take */
+    pl_status status = PL_ERR_PROTO;
     if (is_kept)
         status = has_bytes ? staging_put(&r->uploads, &p, &m->data, &b)
                            : staging_open(&r->uploads, &p, &b);
-    if ((status == PL_ERR_PROTO || status == PL_ERR_NOMEM) &&
+    if ((status == PL_ERR_PROTO || status == PL_ERR_NOMEM || status == PL_ERR_BUSY) &&
         !(is_kept && staging_has(&r->uploads, &p.blob))) {
         if (good && has_bytes) /* the state of a task whose updates wait here */
             staging_touch(&r->uploads, NULL);
@@ -198,7 +199,11 @@ static pl_status on_submit(relay *r, const pl_peer *peer, pl_message *m)
         own_uploads(r, peer, (pl_bytes){proof->lease, proof->len});
         part->blob = staging_take(&r->uploads, &part->submit.update);
     }
-    if (part->blob) {
+    /* The relay uploads a single update under its lease. The home refuses one without.
+     */
+    const bool has_lease = part->submit.n == 1 && part->submit.proofs->len > 0;
+    const bool may_hold = has_lease || peer->own || peer->role != PL_AS_WORKER;
+    if (part->blob && may_hold) {
         pl_blob_hash(part->blob->data, part->blob->bytes, &hash);
         whole = pl_hash_equal(&hash, &part->blob->hash);
     }
@@ -211,7 +216,7 @@ static pl_status on_submit(relay *r, const pl_peer *peer, pl_message *m)
         relay_groups_add(&r->groups, part, values_max(r));
         return PL_OK;
     }
-    const bool damaged = part->blob != NULL;
+    const bool damaged = part->blob != NULL && may_hold;
     staging_free(&r->uploads, part->blob);
     pl_submission_clear(&part->submit);
     pl_free(part);

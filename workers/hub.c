@@ -13,7 +13,7 @@ enum {
 
 pl_status hub_answer(hub *h, const pl_peer *peer, pl_message *a)
 {
-    pl_status status = pl_wire_send_to(h->socket, peer, a);
+    pl_status status = pl_wire_give_to(h->socket, peer, a);
     pl_message_destroy(a);
     if (status == PL_ERR_ARG) /* the answer is too long for one message */
         pl_log(PL_LOG_ERROR, "answer.dropped", "error=\"%s\"", pl_last_error());

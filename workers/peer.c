@@ -112,7 +112,7 @@ static void run_peer(void *context)
                 pl_wire_error(&a, m.request, status, pl_last_error());
             }
             a.request = m.request;
-            if (pl_wire_send_to(p->socket, &who, &a) != PL_OK)
+            if (pl_wire_give_to(p->socket, &who, &a) != PL_OK)
                 pl_log(PL_LOG_DEBUG, "peer.gone", "error=\"%s\"", pl_last_error());
             pl_message_destroy(&a);
         }

@@ -124,7 +124,7 @@ passes gc.calm "the undisturbed run" run_job gc.calm --set train.phases=10
 PATHLOOM_FAILPOINT=hub.grant.after@hub:stop:36 run_job gc.shot $long \
     $patient >"$work/gc.shot.out" 2>&1 & # with 9 phases at most
 job=$!
-modules_reach gc.shot 6 # until the end the newest uploaded states are those of version 5
+modules_reach gc.shot 7 # until the end the newest uploaded states are those of version 6
 for pid in $(left_behind gc.shot); do
     kill -9 "$pid" 2>/dev/null
 done

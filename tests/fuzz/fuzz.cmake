@@ -27,7 +27,7 @@ foreach(source ${fuzz_sources})
     target_link_options(${name} PRIVATE -Wl,--wrap=pl_wire_give_to)
   elseif(name STREQUAL fuzz_hub)
     target_link_options(${name} PRIVATE -Wl,--wrap=pl_wire_send
-      -Wl,--wrap=pl_wire_send_to -Wl,--wrap=pl_wire_line_now)
+      -Wl,--wrap=pl_wire_give_to -Wl,--wrap=pl_wire_line_now)
   endif()
   target_link_libraries(${name} pl_${folder} ${CMOCKA_LIBRARY})
   if(PL_FUZZ)

@@ -187,10 +187,8 @@ void __wrap_pl_wire_line_now(pl_socket *socket, pl_wire_line *out)
     *out = (pl_wire_line){.n_connects = now.n_connects};
 }
 
-pl_status __wrap_pl_wire_send_to(pl_socket *socket, const pl_peer *to,
-                                 const pl_message *m);
-pl_status __wrap_pl_wire_send_to(pl_socket *socket, const pl_peer *to,
-                                 const pl_message *m)
+pl_status __wrap_pl_wire_give_to(pl_socket *socket, const pl_peer *to, pl_message *m);
+pl_status __wrap_pl_wire_give_to(pl_socket *socket, const pl_peer *to, pl_message *m)
 {
     pl_reader r;
     size_t len = 0;

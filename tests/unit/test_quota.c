@@ -44,6 +44,21 @@ PL_TEST(one_key_takes_nothing_from_another)
     assert_false(quota_take(q, &again, 1, 5));
 }
 
+/* All workers behind a relay ask with its key. */
+PL_TEST(a_relay_has_the_share_of_several_workers)
+{
+    OWNED(quota_destroy) quota *q = quota_create();
+    const pl_peer a = peer_of(PL_AS_RELAY, 1);
+    assert_int_equal(count_taken(q, &a, QUOTA_RELAY, 1000), QUOTA_AT_ONCE);
+    assert_int_equal(count_taken(q, &a, QUOTA_RELAY, 1100), QUOTA_PER_S / 10);
+    quota_unsent *u = quota_give(q, &a, QUOTA_UNSENT + 1);
+    assert_true(quota_take(q, &a, 1, 5000));
+    quota_unsent *more = quota_give(q, &a, (size_t)(QUOTA_RELAY - 1) * QUOTA_UNSENT);
+    assert_false(quota_take(q, &a, 1, 5000));
+    quota_sent(u, QUOTA_UNSENT + 1);
+    quota_sent(more, (size_t)(QUOTA_RELAY - 1) * QUOTA_UNSENT);
+}
+
 PL_TEST(a_key_pays_for_what_a_server_did_in_vain)
 {
     OWNED(quota_destroy) quota *q = quota_create();

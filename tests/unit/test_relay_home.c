@@ -200,7 +200,7 @@ static void send_as(pl_socket *socket, uint64_t request, pl_message *m)
     pl_message_destroy(m);
 }
 
-static void send_submit(const scene *s, uint64_t request)
+static void send_submit(const scene *s, uint64_t request, bool has_lease)
 {
     pl_message m = {.type = PL_MSG_SUBMIT};
     pl_contribution from = {.path = 0};
@@ -209,7 +209,7 @@ static void send_submit(const scene *s, uint64_t request)
     const pl_lease lease = lease_of(&s->f.arm, 0, 0, 1);
     pl_sealed_lease sealed;
     pl_lease_seal(&home_secret, &lease, &sealed);
-    proof.len = sealed.len;
+    proof.len = has_lease ? sealed.len : 0;
     memcpy(proof.lease, sealed.bytes, sealed.len);
     pl_copy_text(from.codec, sizeof from.codec, "i8-shared");
     pl_copy_text(submit.module, sizeof submit.module, embed);
@@ -219,8 +219,8 @@ static void send_submit(const scene *s, uint64_t request)
     send_as(s->worker, request, &m);
 }
 
-/* The worker uploads its update and submits it; the relay keeps both. */
-static void submit_update(scene *s, uint64_t request)
+/* The worker uploads its update; the relay keeps it. */
+static void upload_update(scene *s)
 {
     pl_message m = {0};
     pl_hash hash;
@@ -234,7 +234,12 @@ static void submit_update(scene *s, uint64_t request)
     send_as(s->worker, pl_wire_next_request(), &m);
     expect(s, &s->n_put, 1);
     assert_int_equal(s->n_leased + s->n_bare, 0);
-    send_submit(s, request);
+}
+
+static void submit_update(scene *s, uint64_t request)
+{
+    upload_update(s);
+    send_submit(s, request, true);
 }
 
 static void say_state(const scene *s, uint64_t request, size_t bytes)
@@ -303,6 +308,17 @@ SCENE_TEST(an_update_that_is_in_no_sum_is_uploaded_under_its_lease)
     assert_int_equal(s->n_bare, 0);
 }
 
+/* The relay would upload it under its own key, and the home would refuse it after that.
+ */
+SCENE_TEST(an_update_without_a_lease_is_not_held)
+{
+    open_relay(s, WAIT_LONG_MS, 64 << 20);
+    upload_update(s);
+    send_submit(s, 1, false);
+    expect(s, &s->n_submitted, 1);
+    assert_int_equal(s->n_leased + s->n_bare, 0);
+}
+
 /* A sum may need minutes on a slow link. Without a sign of life a worker gives up. */
 SCENE_TEST(an_asker_is_told_to_wait_while_the_relay_sends_its_update)
 {
@@ -316,14 +332,14 @@ SCENE_TEST(an_asker_is_told_to_wait_while_the_relay_sends_its_update)
     assert_int_equal(s->submit.type, PL_MSG_SUBMIT);
     assert_false(pump(s, &s->n_busy, 1, 300)); /* not asked again */
     let_pass(PAUSE_S);
-    send_submit(s, SUBMIT);
+    send_submit(s, SUBMIT, true);
     expect(s, &s->n_busy, 1);
     assert_int_equal(s->request, SUBMIT);
     say_state(s, STATE, 100);
     expect(s, &s->n_busy, 2);
     assert_int_equal(s->request, STATE);
     let_pass(PAUSE_S);
-    send_submit(s, AGAIN); /* nothing has moved */
+    send_submit(s, AGAIN, true); /* nothing has moved */
     assert_false(pump(s, &s->n_busy, 3, 300));
     s->late = false;
     answer_submit(s);
