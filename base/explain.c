@@ -283,6 +283,11 @@ const pl_explanation pl_explanations[] = {
      "Says how much memory the server's modules, paths and decoding slots take, and "
      "how much is free.",
      "", ""},
+    {"serve.keys_failed",
+     "The server could not read its keys again, so the old ones are still valid, also "
+     "those that were taken out.",
+     "A line of the file is wrong, or others may write the file.",
+     "Do what `error` says, then send HUP again."},
     {"serve.reload_failed",
      "The server did not change the versions that it serves; `error` says why.",
      "The run has a new arm or the tag was changed; versions were deleted; or the "
