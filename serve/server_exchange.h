@@ -19,8 +19,8 @@ struct pl_server_front {
     pl_buf certificate, private_key;
     http_page talk; /* the page that is served at / */
     int n_busy;     /* requests in progress; accessed by atomic operations */
-    /* Free places to parse a body, which may take 80 times its size then. A thread takes
-     * one of the items, and puts it back. */
+    /* Free places to parse a body, which may take 80 times its size then. A thread
+     * takes one of the items, and puts it back. */
     pl_queue *parsers;
 };
 
