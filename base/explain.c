@@ -284,8 +284,8 @@ const pl_explanation pl_explanations[] = {
      "how much is free.",
      "", ""},
     {"serve.keys_failed",
-     "The server could not read its keys again, so the old ones are still valid, also "
-     "those that were taken out.",
+     "After HUP the server could not read the file of its keys. So the old keys are "
+     "still valid; a key that was taken out of the file is valid, too.",
      "A line of the file is wrong, or others may write the file.",
      "Do what `error` says, then send HUP again."},
     {"serve.reload_failed",

@@ -417,16 +417,14 @@ static void answer_requests(gate *g)
         const bool is_in_place = atomic_load(&process_gate) == g;
         /* after "300" the client tries again, after "400" it ends */
         const bool is_unsure = g->unread_ms != 0;
+        const char *refusal = is_unsure ? "300" : "400";
         pl_pubkey_format(&key, user);
         const struct {
             const char *data;
             size_t len;
         } frames[] = {{"1.0", 3},
                       {q.id, q.id_len},
-                      {e           ? "200"
-                       : is_unsure ? "300"
-                                   : "400",
-                       3},
+                      {e ? "200" : refusal, 3},
                       {e ? "" : "no", e ? 0 : 2},
                       {user, e ? strlen(user) : 0},
                       {"", 0}};

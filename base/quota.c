@@ -127,6 +127,6 @@ void quota_charge(quota *q, const pl_peer *from, double seconds, int64_t now_ms)
 {
     /* a relay would pay for what its workers sent */
     if (!from->own && from->role == PL_AS_WORKER)
-        find_bucket(q, &from->key, now_ms, times(from) * QUOTA_AT_ONCE)->left -=
+        find_bucket(q, &from->key, now_ms, QUOTA_AT_ONCE)->left -=
             QUOTA_PARTS * QUOTA_PER_S * seconds;
 }

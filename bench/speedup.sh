@@ -7,9 +7,9 @@
 #
 # One machine trains one path (a dense model) with 3,200 steps. N machines train eight
 # paths, which take turns if N is below eight, after a base model that has 30 % of the
-# time: each machine is a network namespace behind
-# a link of KBIT (default 50,000), 10 ms away from the hub and the home. Each inner step
-# also sleeps MS milliseconds (default 400), so that N machines fit on two processors.
+# time. Each machine is a network namespace behind a link of KBIT (default 50,000), 10 ms
+# away from the hub and the home. Each inner step also sleeps MS milliseconds (default
+# 400), so that N machines fit on two processors.
 #
 # Prints a line per number of machines: the account, the measured time from the first
 # lease to the last merge, and their ratio. The account is the steps one after the other,

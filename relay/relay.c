@@ -199,8 +199,7 @@ static pl_status on_submit(relay *r, const pl_peer *peer, pl_message *m)
         own_uploads(r, peer, (pl_bytes){proof->lease, proof->len});
         part->blob = staging_take(&r->uploads, &part->submit.update);
     }
-    /* The relay uploads a single update under its lease. The home refuses one without.
-     */
+    /* The relay uploads a single update under the update's lease. */
     const bool has_lease = part->submit.n == 1 && part->submit.proofs->len > 0;
     const bool may_hold = has_lease || peer->own || peer->role != PL_AS_WORKER;
     if (part->blob && may_hold) {

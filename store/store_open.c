@@ -290,9 +290,9 @@ static pl_status open_writer(pl_store *store)
     if (entries)
         closedir(entries);
     const uint64_t needed = 2 * log_bytes + RECOVERY_SPARE_BYTES;
+    /* leftovers may be all that fills the disk */
     if (marked && store_check_space(store->folder, "opening", needed) != PL_OK)
-        PL_CHECK(drop_leftovers(store, mark.sequence >
-                                           0)); /* may be all that fills the disk */
+        PL_CHECK(drop_leftovers(store, mark.sequence > 0));
     PL_CHECK(store_check_space(store->folder, "opening", needed));
     status = kv_open(database, marked ? KV_WRITE : KV_MAKE, NULL, &store->db);
     if (status == PL_ERR_DAMAGED && marked)

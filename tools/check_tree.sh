@@ -193,7 +193,7 @@ printf '%s\n' "$layer_files" | awk '
 
 # No folder may have more than 13 % of the lines of all sources. Subfolders count
 # separately. The budget of all sources is to fall to 105,000 (docs/results/house.md).
-budget=119798
+budget=119795
 printf '%s\n' "$layer_files" | xargs wc -l | awk -v budget=$budget '
     $2 == "total" { all += $1; next }
     { folder = $2; sub(/\/[^\/]*$/, "", folder); lines[folder] += $1 }
